@@ -50,17 +50,18 @@ from crucible.core.lifecycle import (
     Step,
     World,
     machines,
+    outcome,
     reasons,
     reports,
     silence,
 )
 from crucible.core.lifecycle import facts as f
 from crucible.core.lifecycle.outcome import end_attempt
-from crucible.core.lifecycle.reasons import Retry
+from crucible.core.lifecycle.reasons import Reason, Retry
 from crucible.core.lifecycle.values import Attempt
 from crucible.core.people.identity import Identity
-from crucible.core.views.people import RotationView
 from crucible.core.scheduling.candidates import Candidate
+from crucible.core.views.people import RotationView
 from crucible.simulation.faults.world.elastic_backend import ElasticBackend
 from crucible.simulation.faults.world.node_backend import SimulatedNodeBackend
 from crucible.simulation.faults.world.servers import KEY
@@ -267,7 +268,54 @@ def asked_to_withdraw_is_gone(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(machines, "_withdraw", withdraw)
 
 
+# Gangs
+
+
+def the_rest_of_a_gang_goes_on(patch: pytest.MonkeyPatch) -> None:
+    """Let the other ranks of a gang continue when one is lost."""
+    real = silence.stop_attempt
+
+    def stop(world: World, attempt: Attempt, *more: Any) -> Step:
+        return Step(world) if attempt.is_gang else real(world, attempt, *more)
+
+    for module in (silence, reports):
+        patch.setattr(module, "stop_attempt", stop)
+
+
+def a_gang_waits_for_its_last_host(patch: pytest.MonkeyPatch) -> None:
+    """Keep the machines of a gang, however late one of its hosts is."""
+    real = silence.overdue_reason
+
+    def overdue(world: World, attempt: Attempt, *more: Any) -> str:
+        why = real(world, attempt, *more)
+        return "" if attempt.is_gang and why == silence.HOST_IS_LATE else why
+
+    patch.setattr(silence, "overdue_reason", overdue)
+
+
+def every_rank_is_counted(patch: pytest.MonkeyPatch) -> None:
+    """Count the failure of a gang once for each of its machines."""
+    real = outcome._next
+
+    def count(world: World, attempt: Attempt, reason: Reason, now: float) -> Step:
+        retry, more = reason.policy.retry, len(attempt.slots) - 1
+        used = {**world.job.used, retry: world.job.used.get(retry, 0) + more}
+        return real(world.with_job(used=used) if more else world, attempt, reason, now)
+
+    patch.setattr(outcome, "_next", count)
+
+
 # Jobs
+
+
+def spot_falls_back_unasked(patch: pytest.MonkeyPatch) -> None:
+    """Let every job that asks for spot run on demand too."""
+    real = submit.list_candidates
+
+    def both(spec: JobSpec, backend: str | None = None) -> tuple[Candidate, ...]:
+        return real(spec.model_copy(update={"spot_fallback": spec.market is Market.SPOT}), backend)
+
+    patch.setattr(submit, "list_candidates", both)
 
 
 def who_is_stopped_has_failed(patch: pytest.MonkeyPatch) -> None:
@@ -281,8 +329,8 @@ def who_is_stopped_pays(patch: pytest.MonkeyPatch) -> None:
 
 
 def _after_a_stop(patch: pytest.MonkeyPatch, retry: Retry) -> None:
-    policy = reasons.Reason.STOPPED.policy
-    patch.setitem(reasons._VERDICTS, reasons.Reason.STOPPED, replace(policy, retry=retry))
+    policy = Reason.STOPPED.policy
+    patch.setitem(reasons._VERDICTS, Reason.STOPPED, replace(policy, retry=retry))
 
 
 def limits_are_not_kept(patch: pytest.MonkeyPatch) -> None:
@@ -308,16 +356,6 @@ def cancel_comes_too_early(patch: pytest.MonkeyPatch) -> None:
     """Drop a cancel that arrives while the machine is being created."""
     advance = importlib.import_module("crucible.core.lifecycle.advance")
     real = advance._cancel
-def spot_falls_back_unasked(patch: pytest.MonkeyPatch) -> None:
-    """Let every job that asks for spot run on demand too."""
-    real = submit.list_candidates
-
-    def both(spec: JobSpec, backend: str | None = None) -> tuple[Candidate, ...]:
-        return real(spec.model_copy(update={"spot_fallback": spec.market is Market.SPOT}), backend)
-
-    patch.setattr(submit, "list_candidates", both)
-
-
 
     def cancel(world: World, by: str, now: float) -> Any:
         if world.live is not None and world.live.state in (AttemptState.PLACED, AttemptState.LAUNCHING):
@@ -539,6 +577,7 @@ ALL = (
     Planted("nobody sweeps", "skypilot#5031, #7707", nobody_sweeps, first=2),
     Planted("the latest on the machine", "skypilot#10682", the_latest_on_the_machine),
     Planted("cancel comes too early", "dstack#2068, #3449", cancel_comes_too_early, first=2),
+    Planted("old launches are sent", "skypilot#4410", old_launches_are_sent, first=21),
     Planted("anybody claims", "dstack#2637", anybody_claims, first=2),
     Planted("no place is avoided", "skypilot#10021", no_place_is_avoided),
     Planted("output is acknowledged first", "dstack#2783, ray#44561", output_is_acknowledged_first, first=5),
@@ -557,6 +596,7 @@ ALL = (
     Planted("our own count is the bill", "promise 3", our_own_count_is_the_bill),
     Planted("prices never change", "promise 3", prices_never_change, first=2),
     Planted("who stood still writes on", "promise 3", who_stood_still_writes_on, first=44),
+    Planted("spot falls back unasked", "promise 3", spot_falls_back_unasked),
     Planted("machines have no end", "promise 3", machines_have_no_end),
     Planted("doubles take the healthy along", "promise 4", doubles_take_the_healthy_along, first=8),
     Planted("room is not counted", "promise 2", room_is_not_counted, first=10),
@@ -565,9 +605,10 @@ ALL = (
     Planted("clocks run in the queue", "promise 3", clocks_run_in_the_queue, first=2),
     Planted("nonces age in the queue", "promise 5", nonces_age_in_the_queue, first=22),
     Planted("asked to withdraw is gone", "promise 2", asked_to_withdraw_is_gone, first=6),
+    Planted("the rest of a gang goes on", "promise 2", the_rest_of_a_gang_goes_on, first=2),
+    Planted("a gang waits for its last host", "promise 5", a_gang_waits_for_its_last_host, first=2),
+    Planted("every rank is counted", "promise 5", every_rank_is_counted, first=2),
     Planted("who is stopped has failed", "promise 5", who_is_stopped_has_failed, first=2),
     Planted("who is stopped pays", "promise 5", who_is_stopped_pays, first=4),
     Planted("limits are not kept", "promise 3", limits_are_not_kept, first=2),
 )
-    Planted("old launches are sent", "skypilot#4410", old_launches_are_sent, first=21),
-    Planted("spot falls back unasked", "promise 3", spot_falls_back_unasked),

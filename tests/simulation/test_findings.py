@@ -41,7 +41,7 @@ def test_output_has_no_gap_and_nothing_of_it_is_lost(books: Books) -> None:
         books.store.objects[log_segment_key("job-1", "att-1", 0, n)] = DATA
     books.put("log_segments", attempt="att-1", rank=0, n=1, start=0, end=9, sha256=SHA)
     objects.check()
-    books.truth.written.append(OutputSegment("job-1", "att-1", 2, 9, 18, SHA))
+    books.truth.written.append(OutputSegment("job-1", "att-1", 0, 2, 9, 18, SHA))
     with pytest.raises(InvariantBroken, match="was acknowledged"):
         objects.check()
     books.put("log_segments", attempt="att-1", rank=0, n=3, start=18, end=27, sha256=SHA)

@@ -39,7 +39,7 @@ def test_it_saves_as_it_goes_and_completes() -> None:
     scene = Scene().play(100)
     assert scene.saved == [2, 4, 6]
     assert scene.exits == [ProgramExit(0)]
-    assert scene.truth.completed == {"job"}
+    assert scene.truth.completed == {("attempt", 0)}
     assert scene.truth.live == []
 
 

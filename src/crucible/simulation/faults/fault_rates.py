@@ -12,6 +12,7 @@ RATES = {
     "create.lost": 0.15,
     "create.failed": 0.08,
     "create.refused": 0.08,
+    "create.partial": 0.2,
     "boot.failed": 0.08,
     "terminate.failed": 0.15,
     "call.failed": 0.03,
@@ -27,7 +28,9 @@ RATES = {
 """Probability of each single fault during the chaos phase; storms come on top."""
 
 
-PROVIDERS = frozenset({"create.lost", "create.failed", "create.refused", "boot.failed", "terminate.failed"})
+PROVIDERS = frozenset(
+    {"create.lost", "create.failed", "create.refused", "create.partial", "boot.failed", "terminate.failed"}
+)
 """Faults of a provider: they come in bad spells, with good ones between."""
 SPELL_SECONDS = 300.0
 BAD_SPELL, GOOD_SPELL = 2.2, 0.1

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 class RunningProgram:
     """A running user program. `due`: the virtual time at which its time limit ends it, or None without a limit.
 
-    `node`: the computer whose CPUs it uses; empty if its machine has no other programs.
+    `node`: the computer whose CPUs it uses; empty if its machine has no other programs. `rank`: its number among the
+    programs of a gang.
     """
 
     job: str
@@ -20,6 +21,7 @@ class RunningProgram:
     due: float | None = None
     node: str = ""
     cpus: float = 0.0
+    rank: int = 0
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,7 @@ class OutputSegment:
 
     job: str
     attempt: str
+    rank: int
     n: int
     start: int
     end: int
@@ -59,18 +62,19 @@ TERMINAL = ("completed", "failed", "cancelled")
 
 
 class GroundTruth:
-    """Records what happened. `finishing` are attempts whose program completed and whose end was not checked yet.
+    """Records what happened, by attempt and rank. `finishing`: programs that completed; their attempts' end was not
+    checked yet.
 
-    Calls `broken` at once if two programs of one job run at the same time.
+    Calls `broken` at once if two programs of one job run at the same time, unless they are ranks of one attempt.
     """
 
     def __init__(self, broken: Callable[[str], None]) -> None:
         self._broken = broken
         self.live: list[RunningProgram] = []
-        self.began: dict[str, list[int]] = {}
-        self.completed: set[str] = set()
+        self.began: dict[tuple[str, int], list[int]] = {}
+        self.completed: set[tuple[str, int]] = set()
         self.failed: set[str] = set()
-        self.finishing: list[str] = []
+        self.finishing: list[tuple[str, int]] = []
         self.submitted: dict[str, str] = {}
         self.saved: dict[tuple[str, str], SavedCheckpoint] = {}
         self.written: list[OutputSegment] = []
@@ -98,12 +102,13 @@ class GroundTruth:
         self._broken(what)
 
     def started(self, program: RunningProgram) -> None:
-        others = [other for other in self.live if other.job == program.job]
+        others = [other for other in self.live if other.job == program.job and not _is_peer(other, program)]
+        began = self.began.setdefault((program.attempt, program.rank), [])
         self.live.append(program)
-        self.began.setdefault(program.attempt, []).append(program.step)
+        began.append(program.step)
         if others:
             self._broken(f"two programs of {program.job} run: {others[0].attempt} and {program.attempt}")
-        if len(self.began[program.attempt]) > 1:
+        if len(began) > 1:
             self._broken(f"the program of {program.attempt} was started twice")
         used = sum(other.cpus for other in self.live if other.node == program.node)
         if program.node and used > self.cpus[program.node]:
@@ -114,8 +119,8 @@ class GroundTruth:
 
     def complete(self, program: RunningProgram) -> None:
         """Record that the program did all its work; its attempt ends when its outputs are stored."""
-        self.completed.add(program.job)
-        self.finishing.append(program.attempt)
+        self.completed.add((program.attempt, program.rank))
+        self.finishing.append((program.attempt, program.rank))
 
     def acknowledged(self, key: str, job: str) -> None:
         """Record an acknowledged submission: from now on the job must exist."""
@@ -137,3 +142,8 @@ class GroundTruth:
 
     def output(self, stored: OutputFile) -> None:
         self.outputs[stored.attempt, stored.path] = stored
+
+
+def _is_peer(one: RunningProgram, other: RunningProgram) -> bool:
+    """Return whether both are programs of one gang."""
+    return one.attempt == other.attempt and one.rank != other.rank

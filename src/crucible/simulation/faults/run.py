@@ -23,6 +23,7 @@ from crucible.core.errors import CrucibleError
 from crucible.simulation.faults.checks.checkers import Checkers
 from crucible.simulation.faults.checks.endings import TerminationCheck
 from crucible.simulation.faults.checks.event_order import InvariantBroken
+from crucible.simulation.faults.checks.gangs import GangCheck
 from crucible.simulation.faults.checks.notifications import NotificationCheck
 from crucible.simulation.faults.checks.provider_queue import ProviderQueueCheck
 from crucible.simulation.faults.checks.secrets import SecretsCheck
@@ -123,6 +124,7 @@ class SimulatedWorld:
         api = ApiClient(self._servers, self._faults)
         self._people = SimulatedUsers(api, self._clock, self._faults, self._truth, self.trace, self._rng("people"))
         self._people.choose_among(layout.extra_names, self._rng("choices"))
+        has_gangs = self._people.ask_for_gangs(self._rng("gangs"))
         self._storms = Storms(
             self._faults,
             self._cloud,
@@ -135,6 +137,8 @@ class SimulatedWorld:
         )
         secrets = SecretsCheck(db, scratch / KEYS_FILE)
         self._checkers = Checkers(db, self._truth, self._cloud, store, loop.time, self._clock, secrets, notifications)
+        if has_gangs:
+            self._checkers.gangs = GangCheck(db, self._clock)
         self._administrator = Administrator(api, receiver, notifications, secrets, self.trace, self._rng("steward"))
         endings = TerminationCheck(db, self._truth, self._clock)
         self._cloud.on_terminate = endings.check_instance
@@ -173,14 +177,14 @@ class SimulatedWorld:
         self._people.start(JOBS)
         self._administrator.start(self._people.tasks)
         self._storms.start()
-        try:
-            await self._chaos()
-            await self._calm()
-        except InvariantBroken as broken:
         outages = self._rng("outages")
         if outages.chance(OUTAGE_SHARE):
             self._storms.plan_outage(outages)
             self._people.stop_launches(self._rng("operator"))
+        try:
+            await self._chaos()
+            await self._calm()
+        except InvariantBroken as broken:
             self.report(str(broken))
         finally:
             for part in (self._people, self._servers):

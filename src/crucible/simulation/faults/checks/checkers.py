@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from crucible.simulation.faults.checks.billing import BillingCheck
 from crucible.simulation.faults.checks.event_order import EventOrderCheck, InvariantBroken
+from crucible.simulation.faults.checks.gangs import GangCheck
 from crucible.simulation.faults.checks.notifications import NotificationCheck
 from crucible.simulation.faults.checks.placement import PlacementCheck
 from crucible.simulation.faults.checks.provider_queue import ProviderQueueCheck
@@ -29,6 +30,9 @@ _OF_ENDED_JOBS = f"""
 SELECT s.machine FROM slots s JOIN attempts a ON a.id = s.attempt JOIN jobs j ON j.id = a.job
 WHERE j.state IN {TERMINAL} AND j.ended_at < ?
 """  # noqa: S608
+_COMPLETED = """
+SELECT s.attempt, s.rank FROM attempts a JOIN slots s ON s.attempt = a.id WHERE a.job = ? AND a.reason = 'completed'
+"""
 _UNENDED_CANCELS = f"""
 SELECT j.id, j.state FROM jobs j JOIN events e ON e.job = j.id AND e.type = 'cancel_requested'
 WHERE j.desired = 'cancel' AND j.state NOT IN {TERMINAL} GROUP BY j.id HAVING max(e.at) < ?
@@ -49,6 +53,8 @@ class Checkers:
     notifications: NotificationCheck
     queue: ProviderQueueCheck | None = None
     """None in a world without a cluster."""
+    gangs: GangCheck | None = None
+    """None in a world without jobs on several machines."""
     _releasing: dict[object, float] = field(default_factory=dict)
     _last_commit: object = None
     _last_state: object = None
@@ -72,6 +78,8 @@ class Checkers:
         self._gone()
         if self.queue is not None:
             self.queue.check()
+        if self.gangs is not None:
+            self.gangs.check()
 
     def _gone(self) -> None:
         """Raise InvariantBroken if an instance lives whose machine is gone by the books.
@@ -186,6 +194,8 @@ class Checkers:
         self._check_released(calm_since)
         if self.now() - calm_since < BOUND_SECONDS:
             return
+        if self.gangs is not None:
+            self.gangs.check_late()
         slow = self.db.query(_UNENDED_CANCELS, self.clock.now() - BOUND_SECONDS)
         if slow:
             raise InvariantBroken(f"{slow[0][0]} was cancelled {BOUND_SECONDS:.0f} s ago and is still {slow[0][1]}")
@@ -241,9 +251,14 @@ class Checkers:
 
     def _check_outcomes(self) -> None:
         for job, state, reason in self.db.query("SELECT id, state, reason FROM jobs"):
-            if state == "completed" and job not in self.truth.completed:
+            if state == "completed" and not self._has_completed(job):
                 raise InvariantBroken(f"{job} is completed, and its program never was")
             if reason == "exit_code" and job not in self.truth.failed:
                 raise InvariantBroken(f"{job} failed by its exit code, and its program never exited with one")
         if self.truth.live:
             raise InvariantBroken(f"the program of {self.truth.live[0].attempt} still runs")
+
+    def _has_completed(self, job: object) -> bool:
+        """Return whether the programs of all ranks of its completed attempt completed."""
+        ranks = self.db.query(_COMPLETED, job)
+        return bool(ranks) and self.truth.completed.issuperset(ranks)

@@ -19,7 +19,8 @@ KNOWN_SECONDS = 900.0
 """Time within which every server learns that a zone has capacity again."""
 
 _ATTEMPTS = """
-SELECT a.id, a.job, m.region, m.market, a.reason, a.ended_at FROM attempts a JOIN slots s ON s.attempt = a.id
+SELECT a.id, a.job, m.region, m.market, a.reason, a.ended_at FROM attempts a
+JOIN slots s ON s.attempt = a.id AND s.rank = 0
 JOIN machines m ON m.id = s.machine WHERE a.backend = 'cloud' ORDER BY a.job, a.number
 """
 _OVERCOMMITTED = """
@@ -29,13 +30,13 @@ OR sum(json_extract(s.allocation, '$.memory_bytes')) > json_extract(m.capacity, 
 """
 _FAILURES = frozenset({"refused", "not_begun", "interrupted"})
 _PAUSED = frozenset({"refused", "not_begun"})
-_LIVE = """
 _WRONG_MARKET = """
 SELECT a.id, m.id, m.market, json_extract(j.spec, '$.market') FROM attempts a JOIN jobs j ON j.id = a.job
 JOIN slots s ON s.attempt = a.id JOIN machines m ON m.id = s.machine
 WHERE m.rate > 0 AND m.market != json_extract(j.spec, '$.market')
 AND NOT (m.market = 'on_demand' AND coalesce(json_extract(j.spec, '$.spot_fallback'), 0))
 """
+_LIVE = """
 SELECT job, generation, count(*) FROM attempts WHERE state != 'ended' GROUP BY job, generation HAVING count(*) > 1
 """
 
@@ -65,9 +66,9 @@ class PlacementCheck:
         overcommitted = self.db.query(_OVERCOMMITTED)
         if overcommitted:
             raise InvariantBroken(f"{overcommitted[0][0]} has no room for all of its {overcommitted[0][1]} tries")
-        attempts = self.db.query(_ATTEMPTS)
         for attempt, machine, market, wanted in self.db.query(_WRONG_MARKET):
             raise InvariantBroken(f"{attempt} runs on {machine}, which is {market}, and its job asks for {wanted}")
+        attempts = self.db.query(_ATTEMPTS)
         for row in attempts:
             if row[0] not in self._seen:
                 self._seen.add(row[0])

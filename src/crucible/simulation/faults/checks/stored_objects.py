@@ -13,9 +13,8 @@ from crucible.simulation.faults.world.store import MemoryStore
 from crucible.storage.layout import artifact_key, bundle_key, checkpoint_key, log_segment_key, output_key
 
 _SEGMENTS = """
-SELECT a.job, s.attempt, s.n, s.start, s."end", s.sha256, s.hashed
-FROM log_segments s JOIN attempts a ON a.id = s.attempt
-WHERE s.rank = 0 ORDER BY s.attempt, s.n
+SELECT a.job, s.attempt, s.rank, s.n, s.start, s."end", s.sha256, s.hashed
+FROM log_segments s JOIN attempts a ON a.id = s.attempt ORDER BY s.attempt, s.rank, s.n
 """
 _CHECKPOINTS = "SELECT job, sha256 FROM checkpoints WHERE pruned_at IS NULL"
 _OUTPUTS = "SELECT job, attempt, path, sha256, hashed FROM artifacts"
@@ -25,9 +24,9 @@ SELECT id FROM (SELECT id, json_extract(spec, '$.bundle') AS bundle FROM jobs WH
 WHERE bundle IS NOT NULL AND bundle NOT IN (SELECT sha256 FROM bundles)
 """
 _FINISHED = """
-SELECT a.reason, a.detail, m.state, EXISTS (SELECT 1 FROM artifacts o WHERE o.attempt = a.id)
+SELECT a.reason, a.detail, m.state, EXISTS (SELECT 1 FROM artifacts o WHERE o.attempt = a.id AND o.rank = s.rank)
 FROM attempts a JOIN slots s ON s.attempt = a.id JOIN machines m ON m.id = s.machine
-WHERE a.id = ? AND a.state = 'ended'
+WHERE a.id = ? AND s.rank = ? AND a.state = 'ended'
 """
 _COUNTS = """
 SELECT (SELECT count(*) FROM log_segments), (SELECT count(*) FROM artifacts), (SELECT count(*) FROM bundles),
@@ -61,9 +60,9 @@ class StoredObjectsCheck:
 
         The row of an attempt that was given up because its machine went silent has a detail.
         """
-        for attempt in self.truth.finishing[:]:
-            for reason, detail, machine, stored in self.db.query(_FINISHED, attempt)[:1]:
-                self.truth.finishing.remove(attempt)
+        for attempt, rank in self.truth.finishing[:]:
+            for reason, detail, machine, stored in self.db.query(_FINISHED, attempt, rank):
+                self.truth.finishing.remove((attempt, rank))
                 if reason == "completed" and not (stored or detail or machine == "gone"):
                     raise InvariantBroken(f"{attempt} has completed by the books before its outputs were in")
 
@@ -118,23 +117,24 @@ class StoredObjectsCheck:
 
     def _check_segments(self) -> None:
         rows = self.db.query(_SEGMENTS)
-        ends: dict[object, tuple[int, int]] = {}
+        ends: dict[tuple[object, object], tuple[int, int]] = {}
         for row in rows:
-            _, attempt, n, start, end, sha256, _ = row
-            before, there = ends.get(attempt, (0, 0))
+            _, attempt, rank, n, start, end, sha256, _ = row
+            before, there = ends.get((attempt, rank), (0, 0))
             if (n, start) != (before + 1, there):
                 raise InvariantBroken(
                     f"the output of {attempt} has a gap: segment {n} from {start} follows {before} to {there}"
                 )
-            ends[attempt] = int(str(n)), int(str(end))
+            ends[attempt, rank] = int(str(n)), int(str(end))
             self._check_object(_segment_key(row), str(sha256))
-        self._check_acknowledged({(row[1], row[2]): row[:6] for row in rows})
+        self._check_acknowledged({row[1:4]: row[:7] for row in rows})
 
-    def _check_acknowledged(self, rows: dict[tuple[object, object], tuple[object, ...]]) -> None:
+    def _check_acknowledged(self, rows: dict[tuple[object, ...], tuple[object, ...]]) -> None:
         for segment in self.truth.written[self._checked_segments :]:
-            if rows.get((segment.attempt, segment.n)) != (
+            if rows.get((segment.attempt, segment.rank, segment.n)) != (
                 segment.job,
                 segment.attempt,
+                segment.rank,
                 segment.n,
                 segment.start,
                 segment.end,
@@ -154,8 +154,8 @@ class StoredObjectsCheck:
 
 
 def _segment_key(row: tuple[object, ...]) -> str:
-    job, attempt, n, sha256 = (str(row[at]) for at in (0, 1, 2, 5))
-    return log_segment_key(job, attempt, 0, int(n), sha256 if row[6] else None)
+    job, attempt, rank, n, sha256 = (str(row[at]) for at in (0, 1, 2, 3, 6))
+    return log_segment_key(job, attempt, int(rank), int(n), sha256 if row[7] else None)
 
 
 def _output_key(row: tuple[object, ...]) -> str:

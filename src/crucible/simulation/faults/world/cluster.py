@@ -13,6 +13,8 @@ from crucible.wire.documents.bootstrap import Bootstrap
 IDLE_EXIT_SECONDS = 60.0
 WAITS = (15.0, 15.0, 200.0, 2400.0)
 """Means of the time in the queue; the longest is beyond the life of a nonce."""
+APART_SHARE = 0.4
+"""Share of the gangs whose machines start one by one."""
 REASONS = ("resources", "priority")
 
 
@@ -46,7 +48,7 @@ class Submission:
 
 
 class Cluster:
-    """A submission with a known token makes nothing new.
+    """A submission with a known token makes only those of its machines that earlier ones did not.
 
     `on_submit` is called with each machine before it is in the queue, `on_terminate` with each live one that is asked
     to end, `on_refused` if a host that has started may not claim its machine.
@@ -67,16 +69,17 @@ class Cluster:
     def submit(
         self, token: str, deployment: str, bootstraps: Sequence[Bootstrap], ends_after: float
     ) -> list[Submission]:
-        """Put the machines of one call into the queue; they start together."""
-        known = self.find(token)
-        if known:
-            return known
-        number, reason = len(self.submissions) + 1, self._rng.choose(REASONS)
-        made = [
-            self._add(f"c-{number}.{n}", token, deployment, b, reason, ends_after) for n, b in enumerate(bootstraps)
-        ]
-        self._loop.call_later(self._rng.waiting_time(self._rng.choose(WAITS)), self._start, made)
-        return made
+        """Put the machines of one call into the queue. They start together, or sometimes one by one."""
+        known = {found.machine: found for found in self.find(token)}
+        new = [bootstrap for bootstrap in bootstraps if bootstrap.machine not in known]
+        if new:
+            number, reason = len(self.submissions) + 1, self._rng.choose(REASONS)
+            made = [self._add(f"c-{number}.{n}", token, deployment, b, reason, ends_after) for n, b in enumerate(new)]
+            known.update({one.machine: one for one in made})
+            apart = len(made) > 1 and self._rng.chance(APART_SHARE)
+            for together in [[one] for one in made] if apart else [made]:
+                self._loop.call_later(self._rng.waiting_time(self._rng.choose(WAITS)), self._start, together)
+        return [known[bootstrap.machine] for bootstrap in bootstraps]
 
     def _add(
         self, name: str, token: str, deployment: str, bootstrap: Bootstrap, reason: str, ends_after: float

@@ -30,6 +30,9 @@ STOP_SECONDS = 300.0
 """Mean time between two attempts that are stopped without their jobs."""
 RUSH_SHARE = 0.4
 """Share of the seeds with several backends over nodes in which all users submit within seconds."""
+GANG_SHARE, GANG_JOBS = 0.4, 0.5
+"""Share of the seeds in which jobs ask for several machines, and of their jobs that do."""
+MOST_HOSTS = 2
 RETENTION_SECONDS = 600.0
 """Time for several rounds of retention, until all that the first prune marked is removed."""
 REQUESTS = ("cancel", "resume", "resume", "resume", "checkpoint")
@@ -60,12 +63,18 @@ class SimulatedUsers:
         self._extra: list[str] = []
         self._choices = rng
         self._rush: float | None = None
+        self._gangs: RandomStream | None = None
 
     def choose_among(self, extra: Sequence[str], rng: RandomStream) -> None:
         """Let jobs name these backends too, which not every world has."""
         self._extra, self._choices = [*extra], rng
         if extra and rng.chance(RUSH_SHARE):
             self._rush = rng.uniform(0.0, 1000.0)
+
+    def ask_for_gangs(self, rng: RandomStream) -> bool:
+        """Let some jobs ask for several machines, in a share of the seeds. Return whether they do."""
+        self._gangs = rng if rng.chance(GANG_SHARE) else None
+        return self._gangs is not None
 
     def start(self, jobs: int) -> None:
         for n in range(jobs):
@@ -76,6 +85,10 @@ class SimulatedUsers:
         if self._extra:
             self.tasks.start(self._stop_some())
 
+    def stop_launches(self, rng: RandomStream) -> None:
+        """Stop attempts whose machines are still being made, as an operator does during an outage."""
+        self.tasks.start(self._stop_launches(rng))
+
     def stop(self) -> None:
         self.tasks.die()
 
@@ -85,10 +98,6 @@ class SimulatedUsers:
         await asyncio.sleep(RETENTION_SECONDS)
         self._clock.step(ARRIVAL_SECONDS)
         await self._prune()
-    def stop_launches(self, rng: RandomStream) -> None:
-        """Stop attempts whose machines are still being made, as an operator does during an outage."""
-        self.tasks.start(self._stop_launches(rng))
-
 
     async def _prune(self) -> None:
         for _ in range(MAX_PRUNE_ATTEMPTS):
@@ -196,7 +205,20 @@ class SimulatedUsers:
             retries=Retries(interruption=50, infrastructure=50),
             keep=KeepPolicy(latest=rng.integer(1, 3)),
         )
-        return self._spread(spec) if self._extra else spec
+        spec = self._spread(spec) if self._extra else spec
+        return spec if self._gangs is None else self._ask_for_nodes(spec, self._gangs)
+
+    def _ask_for_nodes(self, spec: JobSpec, rng: RandomStream) -> JobSpec:
+        """Let the job ask for several machines, or not. One that none of its backends could hold goes to the cloud."""
+        if not rng.chance(GANG_JOBS):
+            return spec
+        nodes = rng.choose((2, 2, 3))
+        able = {"cloud", *(["hosts"] if nodes <= MOST_HOSTS else [])}
+        if spec.market is Market.ON_DEMAND or spec.spot_fallback:
+            able.add("cluster")
+        backend = spec.backend if able.intersection(spec.backends) else "cloud"
+        fallback = tuple(name for name in spec.fallback if name != backend)
+        return spec.model_copy(update={"nodes": nodes, "backend": backend, "fallback": fallback})
 
     def _spread(self, spec: JobSpec) -> JobSpec:
         """Return the job with other backends: the cloud, the laptop, and those that only this world has."""

@@ -28,8 +28,6 @@ T = TypeVar("T")
 
 TURN_SECONDS, STOPPING_TURN_SECONDS = 10.0, 1.0
 ANSWER_SECONDS = 60.0
-RESULT = "model/weights.bin"
-"""Name of the output file of every program that completes."""
 BATCH = 50
 
 
@@ -180,10 +178,11 @@ class SimulatedRunner:
         start = 0 if a.resume_from is None else a.resume_from.step or 0
         due = None if a.limits.seconds is None else virtual_loop().time() + a.limits.seconds + a.grace
         running = RunningProgram(
-            a.job, a.attempt, self._machine.native_id, start, due, self._machine.node, a.limits.cpus or 0.0
+            a.job, a.attempt, self._machine.native_id, start, due, self._machine.node, a.limits.cpus or 0.0, a.rank
         )
         folder, machine = self._folder, self._machine
-        program = SimulatedProgram(running, Script.from_command(a.command), machine.truth, folder.save, self._exited)
+        save = folder.save if a.rank == 0 else folder.skip
+        program = SimulatedProgram(running, Script.from_command(a.command), machine.truth, save, self._exited)
         folder.began = True
         machine.programs[self._key] = program
         machine.trace(machine.native_id, f"{a.attempt} runs from step {start}")
@@ -192,7 +191,8 @@ class SimulatedRunner:
 
     def _exited(self, how: ProgramExit) -> None:
         if how.code == 0:
-            self._folder.outputs[RESULT] = f"made by {self._assignment.attempt}".encode()
+            attempt, rank = self._key
+            self._folder.outputs[f"model/weights-{rank}.bin"] = f"made by {attempt}, rank {rank}".encode()
         self._folder.write(f"exits {how.code} {how.signal}", last=True)
         self._machine.trace(self._machine.native_id, f"{self._assignment.attempt} exits {how.code} {how.signal}")
         if self.alive:
@@ -303,14 +303,14 @@ class SimulatedRunner:
 
     def _acknowledge(self, acked: int) -> None:
         folder, truth = self._folder, self._machine.truth
-        job, attempt = self._assignment.job, self._assignment.attempt
+        job, (attempt, rank) = self._assignment.job, self._key
         for message in folder.spool[folder.acked : acked]:
             data, sha256 = message.data, str(message.data.get("sha256"))
             if message.kind is MessageKind.CHECKPOINT:
                 truth.checkpoint(SavedCheckpoint(job, attempt, int(str(data["step"])), sha256))
             elif message.kind is MessageKind.LOG:
                 n, start, end = (int(str(data[name])) for name in ("n", "start", "end"))
-                truth.written.append(OutputSegment(job, attempt, n, start, end, sha256))
+                truth.written.append(OutputSegment(job, attempt, rank, n, start, end, sha256))
             elif message.kind is MessageKind.ARTIFACT:
                 truth.output(OutputFile(job, attempt, str(data["path"]), sha256))
         folder.acked = max(folder.acked, acked)

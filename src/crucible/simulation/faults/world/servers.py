@@ -48,6 +48,7 @@ DEPLOYMENT = make_id(Prefix.DEPLOYMENT, 1, 1)
 IDLE_DUTIES_ALONE = 120.0
 """Seconds between renewals of duties by the only server, which no other could take over."""
 TERMS = LeaseTerms(lease_seconds=400.0, longest_seconds=2700.0)
+MOST_NODES = 3
 MEAN_FUSE = 2500.0
 HALTS_AT = ("", "answer of cloud", "answer of cloud")
 """Where a server freezes: at any border, or more often with a response in hand that becomes stale."""
@@ -106,9 +107,9 @@ class PacedControl(ControlPlane):
             world = repository.load_world(unit.conn, job)
             if world is None or world.live is None:
                 return False
-            unit.advance(world, StopAttempt(world.live.id, "its machine is needed"))
             if launching and world.live.state is not AttemptState.LAUNCHING:
                 return False
+            unit.advance(world, StopAttempt(world.live.id, "its machine is needed"))
             return True
 
         return await self._services.writer.write(stop)
@@ -258,7 +259,15 @@ class Servers:
         )
         shared, receiver = self._count > 1, shared_world.receiver
         deployment = Deployment(
-            DEPLOYMENT, KEY, "http://agents", shared_world.scratch, 1000, shared=shared, terms=TERMS, post=receiver
+            DEPLOYMENT,
+            KEY,
+            "http://agents",
+            shared_world.scratch,
+            1000,
+            shared=shared,
+            terms=TERMS,
+            post=receiver,
+            most_nodes=MOST_NODES,
         )
         return SimulatedServer(process, PacedControl(ports, shared_world.backends, deployment))
 
