@@ -123,7 +123,7 @@ class ControlHarness:
     async def place(self) -> None:
         """Let the scheduler have its round, and another one once backends have answered what it asked."""
         await self.scheduler.round()
-        await asyncio.gather(*self.offers._asking.values())
+        await asyncio.gather(*self.offers._requests.values())
         await self.scheduler.round()
 
     async def host_up(self) -> str:

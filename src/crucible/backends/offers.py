@@ -9,7 +9,7 @@ from crucible.core.compute.gpus import display_name
 from crucible.core.compute.offers import Need, Offer
 from crucible.core.compute.regions import in_regions
 from crucible.core.compute.resources import Capacity, Resources
-from crucible.core.scheduling.slots import why_never
+from crucible.core.scheduling.slots import why_too_small
 
 MOST_OFFERS = 20
 MOST_NEAREST = 3
@@ -35,7 +35,7 @@ def nearest_offers(offers: Iterable[Offer], need: Resources) -> list[Offer]:
     """Return the offers that lack least, each with what it lacks."""
     nearest = sorted(offers, key=lambda offer: (_shortage(need, offer.capacity), offer.rate))
     return [
-        replace(offer, why_not=why_never(need, offer.capacity, offer.instance_type) or offer.why_not)
+        replace(offer, why_not=why_too_small(need, offer.capacity, offer.instance_type) or offer.why_not)
         for offer in nearest[:MOST_NEAREST]
     ]
 
@@ -46,7 +46,7 @@ def has_gpu(offer: Offer, types: tuple[str, ...]) -> bool:
 
 
 def _fits(offer: Offer, need: Need) -> bool:
-    too_small = why_never(need.resources, offer.capacity, offer.instance_type)
+    too_small = why_too_small(need.resources, offer.capacity, offer.instance_type)
     return offer.runnable and not too_small and has_gpu(offer, need.gpu_types)
 
 

@@ -45,7 +45,7 @@ from crucible.backends.node_identity import own_node_id
 from crucible.core.compute.offers import Need, Node, Nodes
 from crucible.core.compute.resources import Capacity, GiB, Resources
 from crucible.core.errors import BadInput
-from crucible.core.scheduling.slots import why_never
+from crucible.core.scheduling.slots import why_too_small
 from crucible.wire.machines.folder import write_doc
 from crucible.wire.machines.processes import group_members
 from crucible.wire.process import Process, find_process, start_time
@@ -119,13 +119,13 @@ class TestOffers:
     def test_gpus_have_to_be_large_enough(self) -> None:
         has = Capacity(cpus=1, memory_bytes=GiB, gpus=(0, 1), gpu_memory_bytes=16 * GiB)
         need = Resources(gpus=1, gpu_memory_bytes=40 * GiB)
-        assert why_never(need, has) == "asks for GPUs with 40 GiB; this computer has 16 GiB on each"
-        assert why_never(Resources(gpus=3), has) == "asks for 3 GPUs; this computer has 2"
-        assert not why_never(Resources(gpus=2, gpu_memory_bytes=16 * GiB), has)
+        assert why_too_small(need, has) == "asks for GPUs with 40 GiB; this computer has 16 GiB on each"
+        assert why_too_small(Resources(gpus=3), has) == "asks for 3 GPUs; this computer has 2"
+        assert not why_too_small(Resources(gpus=2, gpu_memory_bytes=16 * GiB), has)
 
     def test_gpu_memory_the_driver_does_not_tell_excludes_nothing(self) -> None:
         has = Capacity(cpus=1, memory_bytes=GiB, gpus=(0,))
-        assert not why_never(Resources(gpus=1, gpu_memory_bytes=40 * GiB), has)
+        assert not why_too_small(Resources(gpus=1, gpu_memory_bytes=40 * GiB), has)
 
 
 class TestLaunch:

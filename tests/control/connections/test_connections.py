@@ -55,7 +55,7 @@ class Deployment:
     async def place(self) -> None:
         """Let the scheduler have its round, and another one once backends have answered what it asked."""
         await self.services.scheduler.round()
-        await asyncio.gather(*self.services.offers._asking.values())
+        await asyncio.gather(*self.services.offers._requests.values())
         await self.services.scheduler.round()
 
     async def round(self) -> None:

@@ -320,7 +320,7 @@ async def test_this_computer_takes_a_job_that_asks_for_spot(harness: ControlHarn
 async def test_jobs_of_another_size_are_asked_for_on_their_own(harness: ControlHarness, cloud: FakeCloud) -> None:
     jobs = [await harness.submit(backend="cloud", cpus=cpus) for cpus in (1, 2, 2)]
     assert await harness.count(t.machines) == len(jobs)
-    assert {need.resources.cpus for need in harness.offers.known("cloud")} == {None, 1, 2}
+    assert {need.resources.cpus for need in harness.offers.by_need("cloud")} == {None, 1, 2}
 
 
 async def test_a_gang_gets_machines_of_one_offer(harness: ControlHarness, cloud: FakeCloud) -> None:

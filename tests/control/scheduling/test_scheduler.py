@@ -588,7 +588,7 @@ async def test_a_machine_that_joined_the_queue_since_the_decision_takes_its_turn
     other = await other_worker(slurm, "w2")
     first, job = await other.submit(backend="slurm"), await other.submit(backend="slurm")
     await other.host_up()
-    await deciding.offers.ask([("slurm", waiting_job(await slurm.world(job), 0.0).need)], 1.0)
+    await deciding.offers.fetch([("slurm", waiting_job(await slurm.world(job), 0.0).need)], 1.0)
     late: list[str] = []
 
     async def submit() -> None:

@@ -67,10 +67,10 @@ async def test_where_all_has_to_be_encrypted_no_job_is_taken(
 ) -> None:
     store = "s3://bucket" if kind == "bucket" else folder(tmp_path, 0o750)
     harness = await over_a_store(harness, store, python=bare_python)
-    (offer,) = harness.offers.of("local") or ()
+    (offer,) = harness.offers.get("local") or ()
     assert not offer.runnable
     assert f"{bare_python}, has no cryptography" in offer.why_not
-    assert not any(offer.runnable for offer in harness.offers.of("local") or ())
+    assert not any(offer.runnable for offer in harness.offers.get("local") or ())
     with pytest.raises(NoCapacity, match="has no cryptography") as caught:
         await harness.submit()
     assert caught.value.fix == f"Install it there: {bare_python} -m pip install cryptography."
@@ -153,7 +153,7 @@ async def test_a_backend_without_any_channel_is_rejected_with_the_setting(
     with pytest.raises(NoCapacity, match="no agent can talk with this server") as caught:
         await harness.submit(backend="local")
     assert "s3://" in (caught.value.fix or "")
-    assert not any(offer.runnable for offer in harness.offers.of("local") or ())
+    assert not any(offer.runnable for offer in harness.offers.get("local") or ())
 
 
 def test_a_python_is_asked_as_agents_are_started(bare_python: str) -> None:

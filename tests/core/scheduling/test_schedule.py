@@ -65,7 +65,7 @@ def provider_queue(*offers: Offer, limit: int = 1, **more: Any) -> Supply:
 
 
 def unasked(*, silent: Iterable[Need] = ()) -> Supply:
-    return Supply(OnDemand(), {}, silent=frozenset(silent))
+    return Supply(OnDemand(), {}, unanswered=frozenset(silent))
 
 
 def job(name: str, cpus: float | None = 1, gpus: int = 0, **more: Any) -> WaitingJob:
@@ -105,7 +105,7 @@ def only(backends: Mapping[str, Supply], one: WaitingJob, **more: Any) -> Any:
 
 
 def failed(*offers: Offer, count: int = 1, retry_at: float = 0.0) -> dict[OfferKind, Failures]:
-    return {OfferKind.of(offer): Failures(count, retry_at) for offer in offers}
+    return {OfferKind.from_offer(offer): Failures(count, retry_at) for offer in offers}
 
 
 # One node
@@ -514,12 +514,12 @@ def test_a_channel_that_must_not_carry_secrets_runs_jobs_without_any() -> None:
 # Backends that have not answered
 
 
-def test_a_backend_that_is_being_asked_delays_those_behind_it() -> None:
+def test_a_backend_that_is_pending_delays_those_behind_it() -> None:
     one = job("a", on=("slow", "local"))
     assert decide({"slow": unasked(), "local": here()}, one) == {"a": "slow has not reported its offers yet"}
 
 
-def test_a_backend_that_is_being_asked_delays_none_before_it() -> None:
+def test_a_backend_that_is_pending_delays_none_before_it() -> None:
     assert decide({"slow": unasked(), "local": here()}, job("a", on=("local", "slow"))) == {"a": "n1"}
 
 

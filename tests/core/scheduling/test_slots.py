@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crucible.core.compute.resources import Allocation, Capacity, GiB, Resources
-from crucible.core.scheduling.slots import NodeSlots, UsedSlots, allocate, demand, why_full, why_never
+from crucible.core.scheduling.slots import NodeSlots, UsedSlots, allocate, demand, why_full, why_too_small
 
 HERE = Capacity(cpus=8, memory_bytes=32 * GiB, gpus=(0, 1, 2, 3), gpu_memory_bytes=16 * GiB)
 
@@ -119,11 +119,11 @@ def test_all_holders_are_named_once() -> None:
     ],
 )
 def test_why_a_node_could_never_hold_it(need: Resources, words: str) -> None:
-    assert why_never(need, HERE) == words
+    assert why_too_small(need, HERE) == words
 
 
 def test_a_computer_without_gpus_says_so() -> None:
-    assert why_never(small(gpus=1), Capacity(cpus=8, memory_bytes=32 * GiB)).endswith("this computer has none")
+    assert why_too_small(small(gpus=1), Capacity(cpus=8, memory_bytes=32 * GiB)).endswith("this computer has none")
 
 
 needs = st.one_of(
@@ -168,4 +168,4 @@ def test_never_more_is_given_out_than_there_is(first: list[Resources], second: l
 def test_what_fits_beside_others_fits_on_the_empty_node(others: list[Resources], need: Resources) -> None:
     if allocate(need, after(node(), others)) is not None:
         assert allocate(need, node()) is not None
-        assert why_never(need, HERE) == ""
+        assert why_too_small(need, HERE) == ""

@@ -32,7 +32,7 @@ from crucible.backends.node_identity import own_node_id
 from crucible.core.compute.offers import Need, Node, Nodes, Offer
 from crucible.core.compute.resources import format_memory
 from crucible.core.errors import BadInput, Conflict
-from crucible.core.scheduling.slots import why_never
+from crucible.core.scheduling.slots import why_too_small
 from crucible.wire.documents.bootstrap import Bootstrap
 from crucible.wire.machines.ending import StillThere, end_machine
 from crucible.wire.machines.folder import MachineFolder, Tags, is_machine_name, list_machines
@@ -97,7 +97,7 @@ class LocalBackend:
                 rate=0,
                 startup_seconds=STARTUP_SECONDS,
                 dated=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
-                why_not=why_never(need.resources, capacity, INSTANCE_TYPE),
+                why_not=why_too_small(need.resources, capacity, INSTANCE_TYPE),
                 node=self._node,
             ),
         )

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from crucible.backends.rehearsal.connection import Json
 from crucible.core.compute.offers import Availability, Billing, Market, Offer
 from crucible.core.compute.resources import Capacity, Resources
-from crucible.core.scheduling.slots import why_never
+from crucible.core.scheduling.slots import why_too_small
 
 SCARCE = 2
 """Instances left, up to which a launch may well be refused."""
@@ -37,7 +37,7 @@ def _offer(backend: str, need: Resources, kind: Json, item: Json, dated: str) ->
         availability=Availability.AVAILABLE if left > SCARCE else Availability.LIMITED,
         startup_seconds=_float(kind, "boot_seconds"),
         dated=dated,
-        why_not=why_never(need, capacity, f"{name} (simulated)") or sold_out,
+        why_not=why_too_small(need, capacity, f"{name} (simulated)") or sold_out,
     )
 
 

@@ -39,7 +39,7 @@ from crucible.core.compute.offers import Need, Nodes, Offer
 from crucible.core.compute.resources import Capacity
 from crucible.core.errors import BadInput, CrucibleError
 from crucible.core.ids import short
-from crucible.core.scheduling.slots import why_never
+from crucible.core.scheduling.slots import why_too_small
 from crucible.wire.documents.bootstrap import Bootstrap
 from crucible.wire.http.client import BaseUrl
 from crucible.wire.machines.folder import is_machine_name
@@ -334,7 +334,7 @@ def _why_not(host: Host, need: Need, capacity: Capacity) -> str:
         return f"{host.name} has not answered yet"
     if host.same_as:
         return f"is the same computer as {host.same_as}, which is listed too"
-    return why_never(need.resources, capacity, host.name)
+    return why_too_small(need.resources, capacity, host.name)
 
 
 def _observation(

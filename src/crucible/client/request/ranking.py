@@ -118,7 +118,7 @@ def _fitting(backend: BackendView, offers: list[OfferView], sized: JobSpec) -> l
 def _why_never(backend: BackendView, sized: JobSpec, offer: OfferView) -> str:
     """Return why the offer cannot run the job. Backends that do not bill satisfy every market."""
     if backend.capabilities.slots == "counted":
-        return slots.why_never(sized.resources, offer.capacity, backend.name)
+        return slots.why_too_small(sized.resources, offer.capacity, backend.name)
     if not backend.capabilities.bills:
         sized = sized.model_copy(update={"market": offer.market, "spot_fallback": False})
     elif sized.spot_fallback and offer.market is Market.ON_DEMAND:

@@ -85,7 +85,7 @@ class Backends:
 
     def _offers_of(self, name: str) -> Sequence[Offer]:
         """Return the backend's offers, none of them runnable while it is being disconnected."""
-        offers, rejected = self._offers.of(name) or (), self._backends.rejection(name, secrets=False)
+        offers, rejected = self._offers.get(name) or (), self._backends.rejection(name, secrets=False)
         if rejected is None:
             return offers
         return [replace(offer, why_not=offer.why_not or str(rejected)) for offer in offers]
@@ -142,7 +142,7 @@ class Backends:
         await self._ports.write(lambda conn, now: self._put(conn, who, candidate, now))
         self._ports.wakeups.wake(TOPIC)
         await self._sync.sync()
-        await self._offers.ask([(name, Need())], OFFERS_SECONDS)
+        await self._offers.fetch([(name, Need())], OFFERS_SECONDS)
         self._wake()
         return checked.model_copy(update={"connected": self._backends.has(name)})
 

@@ -273,14 +273,14 @@ class Plans:
 
     def _refused_offers(self, refused: Mapping[str, str]) -> Iterator[RejectedOffer]:
         for name, why in refused.items():
-            for offer in self._offers.of(name) or ():
+            for offer in self._offers.get(name) or ():
                 yield RejectedOffer(replace(offer, why_not=why), why, refused=True)
 
     def _connected(self, request: PlanRequest, refused: Mapping[str, str]) -> Iterator[Offer]:
         for name in self._backends.names():
             if name in refused:
                 continue
-            for offer in self._offers.of(name) or ():
+            for offer in self._offers.get(name) or ():
                 yield replace(offer, why_not=offer.why_not or self._why_not(request, name))
 
     def _why_not(self, request: PlanRequest, name: str) -> str:

@@ -1,4 +1,4 @@
-"""Whether a job could ever run on one of its backends: asked before it is stored."""
+"""Refuse a job that none of its backends could ever run, before it is stored."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from crucible.core.scheduling.state import WaitingJob
 LARGER_BACKEND = "Ask for less (--tier, --region), or connect a larger backend."
 OTHER_BACKEND = "Do that, or choose another backend with --backend."
 ASK_SECONDS = 3.0
-"""How long a submission waits for offers that were never asked for."""
+"""How long a submission waits for offers that are not known yet."""
 
 
 class Admission:
@@ -30,13 +30,13 @@ class Admission:
         self._offers = offers
 
     async def prepare(self, specs: Sequence[JobSpec]) -> None:
-        """Ask the jobs' backends for offers, if they have never been asked for such jobs."""
+        """Fetch the offers for these jobs that are not known yet."""
         wanted = {(name, _need(spec)) for spec in specs for name in spec.backends if self._backends.has(name)}
-        await self._offers.ask(wanted, ASK_SECONDS)
+        await self._offers.fetch(wanted, ASK_SECONDS)
 
     def reaches_node(self, name: str, node: str) -> bool:
         """Return whether the backend offers slots of this node."""
-        return any(offer.node is not None and offer.node.id == node for offer in self._offers.of(name) or ())
+        return node in self._offers.nodes(name)
 
     def check(self, spec: JobSpec) -> Resources:
         """Return the job's effective resources.
@@ -87,13 +87,13 @@ class Admission:
         unreachable = self._backends.rejection(name, secrets=bool(sized.secrets))
         if unreachable is not None:
             return [{"backend": name, "why": f"cannot run on {name}: {unreachable.why}"}]
-        offers = self._offers.of(name, _need(sized)) or ()
+        offers = self._offers.get(name, _need(sized)) or ()
         reasons = [fit.why_never(sized, offer, candidate.market) for offer in offers]
         return [{"backend": name, "why": why} for why in reasons] if reasons and all(reasons) else []
 
 
 def _need(spec: JobSpec) -> Need:
-    """Return what backends are asked for such a job. A tier that does not exist is refused later."""
+    """Return the job's need for offers. A tier that does not exist is refused later."""
     with contextlib.suppress(UnknownName):
         spec = spec.model_copy(update={"resources": effective_resources(spec.tier, spec.resources)})
     return WaitingJob("", 0, spec, list_candidates(spec)).need

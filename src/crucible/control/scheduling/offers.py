@@ -1,6 +1,6 @@
-"""The offers of the connected backends, asked for outside any transaction and kept for a while.
+"""A cache of the offers of the connected backends, which are fetched outside any transaction.
 
-A backend is asked once for each distinct need. What it said last stays while it does not answer.
+There is one request for each backend and need. While a backend does not answer, its last answer stays.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ log = structlog.get_logger(__name__)
 
 OFFERS_DEADLINE = 20.0
 USED_SECONDS = 600.0
-"""How long after its last use the answer to a need is kept up to date."""
+"""How long after its last use a need is refreshed."""
 MAX_NEEDS = 200
-"""Needs that are kept up to date for each backend; of more, those used last."""
+"""Maximum number of needs that are refreshed for each backend: those used last."""
 
 ANY = Need()
 
 
 @dataclass
 class _Answer:
-    """`offers`: None before the first answer. `failed`: whether the last question got none."""
+    """`offers`: None before the first answer. `failed`: the last request got no answer."""
 
     used_at: float
     offers: tuple[Offer, ...] | None = None
@@ -39,7 +39,7 @@ class _Answer:
 
 
 class OfferBook:
-    """What each backend offers, by need. `refresh` and `ask` call the backends; the rest is read from memory."""
+    """The offers of each backend, by need. The methods that fetch call the backends; the others read from memory."""
 
     def __init__(self, backends: ConnectedBackends, calls: Calls, clock: Clock, wakeups: Wakeups) -> None:
         self._backends = backends
@@ -47,42 +47,42 @@ class OfferBook:
         self._clock = clock
         self._wakeups = wakeups
         self._answers: dict[tuple[str, Need], _Answer] = {}
-        self._asking: dict[tuple[str, Need], asyncio.Task[None]] = {}
+        self._requests: dict[tuple[str, Need], asyncio.Task[None]] = {}
 
     def forget(self, name: str) -> None:
-        """Forget what a backend offered that was disconnected, or has other settings now."""
+        """Drop the offers of a backend that was disconnected or got other settings."""
         for key in [key for key in self._answers if key[0] == name]:
             self._answers.pop(key, None)
-        for key in [key for key in self._asking if key[0] == name]:
-            self._asking.pop(key).cancel()
+        for key in [key for key in self._requests if key[0] == name]:
+            self._requests.pop(key).cancel()
 
     async def refresh(self) -> None:
-        """Ask all backends again for what was used lately, concurrently. What is being asked is not asked twice."""
+        """Fetch again, concurrently, what was used lately. A request that is under way is not repeated."""
         self._forget_unused()
         general = [(name, ANY) for name in self._backends.names()]
         used = [key for key in self._answers if key[1] != ANY]
         await asyncio.gather(*(self._request(name, need) for name, need in (*general, *used)))
 
-    async def ask(self, wanted: Iterable[tuple[str, Need]], seconds: float) -> None:
-        """Wait until these backends have answered these needs once, for at most so many seconds."""
-        missing = [self._request(name, need) for name, need in wanted if self.of(name, need) is None]
+    async def fetch(self, wanted: Iterable[tuple[str, Need]], seconds: float) -> None:
+        """Fetch the offers that are not known yet, and wait for them for at most `seconds`."""
+        missing = [self._request(name, need) for name, need in wanted if self.get(name, need) is None]
         if missing:
             await asyncio.wait(missing, timeout=seconds)
 
-    def request(self, wanted: Iterable[tuple[str, Need]]) -> None:
-        """Ask, in the background, for what no answer is known yet. The scheduler is woken by the answers."""
+    def fetch_in_background(self, wanted: Iterable[tuple[str, Need]]) -> None:
+        """Fetch the offers that are not known yet. Their arrival wakes the scheduler."""
         for name, need in wanted:
-            if self.of(name, need) is None:
+            if self.get(name, need) is None:
                 self._request(name, need)
 
     async def stop(self) -> None:
-        """Cancel what is being asked."""
-        tasks = tuple(self._asking.values())
+        """Cancel the requests that are under way."""
+        tasks = tuple(self._requests.values())
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def of(self, name: str, need: Need = ANY) -> tuple[Offer, ...] | None:
+    def get(self, name: str, need: Need = ANY) -> tuple[Offer, ...] | None:
         """Return the backend's offers for the need; None if it has never answered."""
         answer = self._answers.get(self._key(name, need))
         if answer is None:
@@ -90,45 +90,49 @@ class OfferBook:
         answer.used_at = self._clock.steady()
         return answer.offers
 
-    def known(self, name: str) -> Mapping[Need, tuple[Offer, ...]]:
-        """Return all that is known of the backend's offers, by need."""
+    def nodes(self, name: str) -> list[str]:
+        """Return the ids of the nodes whose slots the backend offers."""
+        return [offer.node.id for offer in self.get(name) or () if offer.node is not None]
+
+    def by_need(self, name: str) -> Mapping[Need, tuple[Offer, ...]]:
+        """Return all known offers of the backend, by need."""
         return {
             need: answer.offers
             for (backend, need), answer in self._answers.items()
             if backend == name and answer.offers is not None
         }
 
-    def silent(self, name: str) -> frozenset[Need]:
-        """Return the needs for which the backend did not answer when it was asked last."""
+    def unanswered(self, name: str) -> frozenset[Need]:
+        """Return the needs for which the last request got no answer."""
         found = (need for (backend, need), answer in self._answers.items() if backend == name and answer.failed)
         return frozenset(found)
 
     def _key(self, name: str, need: Need) -> tuple[str, Need]:
-        """Return under what the answer is kept: nodes are the same whatever is needed."""
+        """Return the key of the cached answer. A backend with nodes has one answer for all needs."""
         backend = self._backends.all().get(name)
         nodes = backend is not None and isinstance(backend.capabilities.capacity, Nodes)
         return name, ANY if nodes else need
 
     def _request(self, name: str, need: Need) -> asyncio.Task[None]:
         key = self._key(name, need)
-        task = self._asking.get(key)
+        task = self._requests.get(key)
         if task is None:
-            task = self._asking[key] = asyncio.create_task(self._ask(*key))
+            task = self._requests[key] = asyncio.create_task(self._fetch(*key))
             task.add_done_callback(lambda done: self._drop_task(key, done))
         return task
 
     def _drop_task(self, key: tuple[str, Need], done: asyncio.Task[None]) -> None:
-        if self._asking.get(key) is done:
-            del self._asking[key]
+        if self._requests.get(key) is done:
+            del self._requests[key]
 
-    async def _ask(self, name: str, need: Need) -> None:
+    async def _fetch(self, name: str, need: Need) -> None:
         if not self._backends.has(name):
             return
         backend = self._backends.get(name)
         try:
             offers = await self._calls.run(name, lambda: self._read(backend, need), OFFERS_DEADLINE)
         except CrucibleError as error:
-            log.warning("asking for offers failed", backend=name, error=str(error))
+            log.warning("fetching offers failed", backend=name, error=str(error))
             self._record(name, need, None)
         else:
             self._record(name, need, offers)

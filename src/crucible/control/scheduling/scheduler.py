@@ -85,7 +85,7 @@ class Scheduler:
             state, stranded = await self._ports.db.read(self._read)
             if stranded:
                 await self._writer.write(lambda unit: self._note(unit, stranded))
-            self._offers.request((one.backend, job.need) for job in state.jobs for one in job.candidates)
+            self._offers.fetch_in_background((one.backend, job.need) for job in state.jobs for one in job.candidates)
             decisions = await self._ports.calls.run(LANE, lambda: schedule(state), SECONDS) if state.jobs else []
             said = {job.id: job.waiting for job in state.jobs}
             for decision in decisions:
@@ -111,18 +111,15 @@ class Scheduler:
         """Return whether all its backends have reported offers, and no other job waits for their nodes."""
         need = waiting_job(world, unit.now).need
         names = [name for name in backends_of(world.job.candidates) if self._backends.has(name)]
-        if not names or any(self._offers.of(name, need) is None for name in names):
+        if not names or any(self._offers.get(name, need) is None for name in names):
             return False
         nodes = {n for n in names if isinstance(self._backends.get(n).capabilities.capacity, Nodes)}
         return not nodes or not self._anybody_waits(unit.conn, self._with_nodes_of(nodes), world.job.id, unit.now)
 
     def _with_nodes_of(self, backends: set[str]) -> set[str]:
         """Return the backends that reach a node of one of these, which includes themselves."""
-        wanted = {node for name in backends for node in self._nodes(name)}
-        return backends | {name for name in self._backends.names() if not wanted.isdisjoint(self._nodes(name))}
-
-    def _nodes(self, backend: str) -> list[str]:
-        return [offer.node.id for offer in self._offers.of(backend) or () if offer.node is not None]
+        wanted = {node for name in backends for node in self._offers.nodes(name)}
+        return backends | {name for name in self._backends.names() if not wanted.isdisjoint(self._offers.nodes(name))}
 
     def _anybody_waits(self, conn: Connection, backends: set[str], besides: str, now: float) -> bool:
         """Return whether another job that is ready waits for one of these backends."""
@@ -179,7 +176,7 @@ class Scheduler:
             return self._reader.may_queue(conn, name)
         if node.id in self._reader.ending_nodes(conn).get(name, ()):
             return False
-        slots = NodeSlots.of(grant.offer, node, self._reader.used_slots(conn).get(node.id, ()))
+        slots = NodeSlots.from_offer(grant.offer, node, self._reader.used_slots(conn).get(node.id, ()))
         return allocate(world.job.resources, slots) == grant.allocation
 
     def _start(self, unit: UnitOfWork, world: World, start: Start) -> None:

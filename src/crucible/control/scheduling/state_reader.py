@@ -113,16 +113,14 @@ class StateReader:
 
     def _nodes_of(self, node: str, backend: str) -> list[str]:
         """Return the node of a machine. One that was made before nodes were recorded counts on all of its backend."""
-        if node:
-            return [node]
-        return [offer.node.id for offer in self._offers.of(backend) or () if offer.node is not None]
+        return [node] if node else self._offers.nodes(backend)
 
     def _supply(self, backend: Backend, queued: int, ending: frozenset[str]) -> Supply:
         plain, secret = (self._backends.rejection(backend.name, secrets=secrets) for secrets in (False, True))
         return Supply(
             capacity=backend.capabilities.capacity,
-            offers=self._offers.known(backend.name),
-            silent=self._offers.silent(backend.name),
+            offers=self._offers.by_need(backend.name),
+            unanswered=self._offers.unanswered(backend.name),
             queued=queued,
             ending=ending,
             unreachable=str(plain or ""),

@@ -92,7 +92,7 @@ def why_too_small(work: Workload, offer: Offer) -> str:
     wanted = work.gpu_memory_on(has)
     if work.gpu is GpuNeed.OPTIONAL and has.gpus and 0 < has.gpu_memory_bytes < wanted:
         return f"has {format_memory(has.gpu_memory_bytes)} of GPU memory; the job would use {format_memory(wanted)}"
-    return _too_little(work, has) or slots.why_never(work.need_on(has), has, offer.instance_type)
+    return _too_little(work, has) or slots.why_too_small(work.need_on(has), has, offer.instance_type)
 
 
 def _too_little(work: Workload, has: Capacity) -> str:

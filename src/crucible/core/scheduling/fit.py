@@ -29,7 +29,7 @@ def why_never(spec: JobSpec, offer: Offer, market: Market | None = None) -> str:
         return f"wants {market.value}; {offer.instance_type} is {offer.market.value}{hint}"
     return (
         wrong_gpu(spec.gpu_types, offer)
-        or slots.why_never(spec.resources, offer.capacity, offer.instance_type)
+        or slots.why_too_small(spec.resources, offer.capacity, offer.instance_type)
         or budget.why_over_budget(spec.max_cost_micros, offer)
     )
 

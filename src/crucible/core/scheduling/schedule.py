@@ -80,7 +80,7 @@ class _Room:
             supply = self._state.backends.get(candidate.backend)
             if supply is None or _why_excluded(job, candidate.backend, supply):
                 continue
-            if supply.is_being_asked(job.need):
+            if supply.is_pending(job.need):
                 break  # its answer is a moment away, and the user prefers it to those behind
         if options:
             best = min(options, key=lambda option: option.rank)
@@ -187,11 +187,11 @@ class _Room:
 
     def _retry_at(self, job: WaitingJob, offer: Offer) -> float | None:
         """Return when the job may try this kind of offer again; None if it may now."""
-        retry_at = job.failures.get(OfferKind.of(offer), _NEVER_FAILED).retry_at
+        retry_at = job.failures.get(OfferKind.from_offer(offer), _NEVER_FAILED).retry_at
         return retry_at if retry_at > self._state.now else None
 
     def _slots(self, offer: Offer, node: Node) -> NodeSlots:
-        return NodeSlots.of(offer, node, self._used.get(node.id, ()))
+        return NodeSlots.from_offer(offer, node, self._used.get(node.id, ()))
 
     def _nodes_that_could_hold(self, job: WaitingJob) -> Iterator[str]:
         """Yield the nodes that could hold the job, but those that it must not try again yet."""
@@ -236,7 +236,7 @@ def _no_offer(supply: Supply, name: str, why: str) -> str:
 
 def _rank(job: WaitingJob, index: int, offer: Offer, position: int) -> tuple[float, ...]:
     """Rank what has failed the job least first, then the user's order of candidates, then the price."""
-    failed = job.failures.get(OfferKind.of(offer), _NEVER_FAILED).count
+    failed = job.failures.get(OfferKind.from_offer(offer), _NEVER_FAILED).count
     return (failed, job.lost.get(offer.backend, 0), index, offer.rate, offer.startup_seconds, position)
 
 

@@ -30,7 +30,7 @@ class NodeSlots:
     busy_gpus: tuple[int, ...] = ()
 
     @classmethod
-    def of(cls, offer: Offer, node: Node, used: tuple[UsedSlots, ...]) -> NodeSlots:
+    def from_offer(cls, offer: Offer, node: Node, used: tuple[UsedSlots, ...]) -> NodeSlots:
         """Return the slots of an offer's node."""
         return cls(offer.capacity, used, node.max_attempts, node.busy_gpus)
 
@@ -74,7 +74,7 @@ def demand(need: Resources, capacity: Capacity) -> tuple[float, int, int]:
     return cpus, memory, need.gpus
 
 
-def why_never(need: Resources, capacity: Capacity, name: str = "this computer") -> str:
+def why_too_small(need: Resources, capacity: Capacity, name: str = "this computer") -> str:
     """Return why such a machine could never hold this; empty if it could."""
     lacks = list(_lacks(need, capacity))
     if not lacks:

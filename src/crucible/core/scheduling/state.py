@@ -1,4 +1,4 @@
-"""What the scheduler decides on, and its decisions."""
+"""The scheduler's input (`State`) and its decisions (`Start`, `Wait`)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from crucible.core.scheduling.slots import UsedSlots
 
 @dataclass(frozen=True)
 class OfferKind:
-    """What a provider's capacity differs by."""
+    """The kind of machine that an offer is for. A failure of one offer counts for all offers of its kind."""
 
     backend: str
     region: str
@@ -22,7 +22,7 @@ class OfferKind:
     market: Market
 
     @classmethod
-    def of(cls, offer: Offer) -> OfferKind:
+    def from_offer(cls, offer: Offer) -> OfferKind:
         return cls(offer.backend, offer.region, offer.instance_type, offer.market)
 
 
@@ -63,32 +63,33 @@ class WaitingJob:
 
 @dataclass(frozen=True)
 class Supply:
-    """What a connected backend can give now.
-
-    `offers` are by need; those of nodes are the same for every need, under `Need()`. `silent` are the needs for which
-    it was asked and did not answer. `queued` counts our machines in the provider's own queue. `ending` are the nodes on
-    which a machine of this backend is still ending. `unreachable` and `unreachable_with_secrets`: why agents there
-    cannot reach this server; empty if they can. `may_see_paths`: paths of the submitting computer may exist there.
-    """
+    """What a connected backend can give now."""
 
     capacity: Nodes | OnDemand | ProviderQueue
     offers: Mapping[Need, tuple[Offer, ...]]
-    silent: frozenset[Need] = frozenset()
+    """By need. Those of nodes are the same for every need, under `Need()`."""
+    unanswered: frozenset[Need] = frozenset()
+    """Needs for which the last request got no answer."""
     queued: int = 0
+    """Number of our machines in the provider's own queue."""
     ending: frozenset[str] = frozenset()
+    """Nodes on which a machine of this backend is still ending."""
     unreachable: str = ""
+    """Why agents there cannot reach this server; empty if they can."""
     unreachable_with_secrets: str = ""
+    """The same for a job with secrets."""
     in_place: bool = False
     may_see_paths: bool = True
+    """Whether paths of the submitting computer may exist there."""
 
     def offers_for(self, need: Need) -> tuple[Offer, ...] | None:
         """Return the offers for this need; None if the backend has not reported them yet."""
         return self.offers.get(self._key(need))
 
-    def is_being_asked(self, need: Need) -> bool:
-        """Return whether the backend has yet to answer its first question of this need."""
+    def is_pending(self, need: Need) -> bool:
+        """Return whether the first request for this need has not been answered or failed yet."""
         key = self._key(need)
-        return key not in self.offers and key not in self.silent
+        return key not in self.offers and key not in self.unanswered
 
     def _key(self, need: Need) -> Need:
         return Need() if isinstance(self.capacity, Nodes) else need
