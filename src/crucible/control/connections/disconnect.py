@@ -16,13 +16,12 @@ from crucible.control.connections.rows import StoredConnection
 from crucible.control.connections.store import ConnectionStore
 from crucible.control.connections.sync import TOPIC
 from crucible.control.machines.janitor import release_idle_pools
-from crucible.control.reconcile import repository
 from crucible.control.reconcile.unit_of_work import SCHEDULER, UnitOfWork, Writer
 from crucible.control.runtime.ports import Ports
 from crucible.control.scheduling.queue import backends_of_queue, first_in_queue, list_queues
 from crucible.control.upkeep import restore_hold
 from crucible.core.errors import CrucibleError
-from crucible.core.lifecycle.facts import Waits
+from crucible.core.scheduling.schedule import why_not_connected
 
 log = structlog.get_logger(__name__)
 
@@ -98,10 +97,5 @@ class Disconnector:
             names = backends_of_queue(queue)
             if name in names and all(other == name or other not in self.live for other in names):
                 for job in first_in_queue(unit.conn, queue, MOST_NOTED):
-                    self._note(unit, job, f"waits for {' or '.join(names)}, which is not connected")
+                    unit.record_wait(job, why_not_connected(names))
         return True
-
-    def _note(self, unit: UnitOfWork, job: str, why: str) -> None:
-        world = repository.load_world(unit.conn, job)
-        if world is not None:
-            unit.advance(world, Waits(why))

@@ -23,7 +23,7 @@ from crucible.control.runtime.ports import Ports
 from crucible.control.telemetry.feed import Feed, Hint
 from crucible.core.hooks import HookEvent
 from crucible.core.lifecycle import Fact, JobState, Machine, Step, World, advance, advance_machine
-from crucible.core.lifecycle.facts import MachineFact
+from crucible.core.lifecycle.facts import MachineFact, Waits
 
 T = TypeVar("T")
 
@@ -94,6 +94,12 @@ class UnitOfWork:
             self.changes.freed |= not machine.alive
         self.changes.machines.add(machine.id)
         return machine
+
+    def record_wait(self, job: str, why: str) -> None:
+        """Record what a queued job waits for; do nothing if the job no longer exists."""
+        world = repository.load_world(self.conn, job)
+        if world is not None:
+            self.advance(world, Waits(why))
 
     def _record_turns(self, before: World, after: World) -> None:
         """Record what the scheduler needs to know: a job that is placed at once is none of its business."""

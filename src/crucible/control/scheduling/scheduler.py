@@ -32,7 +32,7 @@ from crucible.core.lifecycle import Machine, Reason, World
 from crucible.core.lifecycle.facts import NothingSaved, Placed, Waits
 from crucible.core.lifecycle.values import USABLE
 from crucible.core.scheduling.candidates import backends_of
-from crucible.core.scheduling.schedule import schedule
+from crucible.core.scheduling.schedule import schedule, why_not_connected
 from crucible.core.scheduling.slots import NodeSlots, allocate
 from crucible.core.scheduling.state import Grant, Start, State, Wait
 
@@ -84,12 +84,12 @@ class Scheduler:
         async with self._one_round:
             state, stranded = await self._ports.db.read(self._read)
             if stranded:
-                await self._writer.write(lambda unit: self._note(unit, stranded))
+                await self._writer.write(lambda unit: _record_waits(unit, stranded))
             self._offers.fetch_in_background((one.backend, job.need) for job in state.jobs for one in job.candidates)
             decisions = await self._ports.calls.run(LANE, lambda: schedule(state), SECONDS) if state.jobs else []
-            said = {job.id: job.waiting for job in state.jobs}
+            shown = {job.id: job.waiting for job in state.jobs}
             for decision in decisions:
-                if isinstance(decision, Start) or decision.why != said[decision.job]:
+                if isinstance(decision, Start) or decision.why != shown[decision.job]:
                     await self._carry_out(decision)
             until = [one.until - state.now for one in decisions if isinstance(one, Wait) and one.until is not None]
             return min([IDLE_SECONDS, *(max(seconds, 0.0) for seconds in until)])
@@ -145,9 +145,8 @@ class Scheduler:
         for queue in list_queues(conn):
             names = backends_of_queue(queue)
             if connected.isdisjoint(names):
-                why = f"waits for {' or '.join(names)}, which is not connected"
-                heads = first_in_queue(conn, queue, 1)
-                found |= {job: why for job in heads if not _WAITING.value(conn, job=job)}
+                first = first_in_queue(conn, queue, 1)
+                found |= {job: why_not_connected(names) for job in first if not _WAITING.value(conn, job=job)}
         return found
 
     async def _carry_out(self, decision: Start | Wait) -> None:
@@ -212,11 +211,10 @@ class Scheduler:
                 return codec.machine_from_row(row)
         return None
 
-    def _note(self, unit: UnitOfWork, reasons: Mapping[str, str]) -> None:
-        for job, why in reasons.items():
-            world = repository.load_world(unit.conn, job)
-            if world is not None:
-                unit.advance(world, Waits(why))
+
+def _record_waits(unit: UnitOfWork, reasons: Mapping[str, str]) -> None:
+    for job, why in reasons.items():
+        unit.record_wait(job, why)
 
 
 def _load_queued(unit: UnitOfWork, job: str) -> World | None:

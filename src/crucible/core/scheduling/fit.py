@@ -1,4 +1,4 @@
-"""Whether an offer fits a job, and what a machine made for one attempt gives it.
+"""Check whether an offer fits a job, and allocate a machine that is made for one attempt.
 
 The `resources` of the specs here are the effective ones, with the tier applied.
 """
@@ -45,14 +45,14 @@ def why_no_files(spec: JobSpec, backend: str, *, in_place: bool, may_see_paths: 
 
 
 def spot_hint(spec: JobSpec, offer: Offer) -> str:
-    """Return the option that a job which waits for this spot offer could have; empty if it has it, or if it is none."""
+    """Return a hint at --spot-fallback for a job that waits for a spot offer; empty if it does not apply."""
     return _SPOT_FALLBACK if offer.rate and offer.market is Market.SPOT and not spec.spot_fallback else ""
 
 
 def _wrong_region(spec: JobSpec, offer: Offer) -> str:
     """Return why the offer's region is not one that the job names; empty if it is.
 
-    Regions are those of providers: a node is in none, unless its own backend is the only one that the job names.
+    Nodes are in no region, so they are only refused if the job names no other backend.
     """
     if not spec.regions or in_regions(offer.region, spec.regions):
         return ""

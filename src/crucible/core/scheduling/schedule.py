@@ -9,25 +9,41 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from crucible.core.compute.offers import Node, Nodes, Offer, ProviderQueue
+from crucible.core.compute.offers import Nodes, Offer, ProviderQueue
 from crucible.core.ids import short
 from crucible.core.scheduling import fit
 from crucible.core.scheduling.candidates import Candidate, backends_of
-from crucible.core.scheduling.policies import Policy, fifo
 from crucible.core.scheduling.slots import NodeSlots, UsedSlots, allocate, why_full
 from crucible.core.scheduling.state import Failures, Grant, OfferKind, Start, State, Supply, Wait, WaitingJob
 
 _NEVER_FAILED = Failures(0)
 
 
-def schedule(state: State, policy: Policy = fifo) -> list[Start | Wait]:
-    """Return a decision for each job that starts or has to wait, in the order of the policy.
+def schedule(state: State) -> list[Start | Wait]:
+    """Return a decision for each job that starts or has to wait, in the order in which the jobs get their turns.
 
     A job that only waits behind others gets none.
     """
-    room = _Room(state)
-    decisions = (room.decide(job) for job in policy(state.jobs))
+    round_ = _Round(state)
+    decisions = (round_.decide(job) for job in order_by_priority(state.jobs))
     return [decision for decision in decisions if decision is not None]
+
+
+def order_by_priority(queue: Sequence[WaitingJob]) -> list[WaitingJob]:
+    """Return the queue in order of arrival, with each user's turns reassigned to their jobs by priority.
+
+    Only jobs of one user trade turns, across projects: the turns of other users do not change.
+    """
+    own: dict[str, list[WaitingJob]] = {}
+    for job in queue:
+        own.setdefault(job.user, []).append(job)
+    turns = {user: iter(sorted(jobs, key=lambda job: -job.spec.priority)) for user, jobs in own.items()}
+    return [next(turns[job.user]) for job in queue]
+
+
+def why_not_connected(backends: Sequence[str]) -> str:
+    """Return why a job waits none of whose backends is connected."""
+    return f"waits for {' or '.join(backends)}, which is not connected"
 
 
 @dataclass(frozen=True)
@@ -41,14 +57,14 @@ class _Option:
 
 @dataclass
 class _Obstacles:
-    """Why a job cannot start now: `reasons` by backend, the best one of each.
-
-    `held_back`: the backends on whose nodes others are ahead of it.
-    """
+    """Why a job cannot start now."""
 
     reasons: dict[str, str] = field(default_factory=dict)
-    held_back: set[str] = field(default_factory=set)
+    """By backend, the best one of each."""
+    behind_others: set[str] = field(default_factory=set)
+    """Backends on whose nodes other jobs are ahead of it."""
     until: float | None = None
+    """When the first pause of a kind of offer ends."""
 
     def add(self, backend: str, why: str) -> None:
         self.reasons.setdefault(backend, why)
@@ -63,14 +79,15 @@ class _Obstacles:
         return "; ".join(f"{backend}: {why}" for backend, why in self.reasons.items())
 
 
-class _Room:
-    """What is left while decisions are made, one after the other."""
+class _Round:
+    """Decides for one job after the other, and keeps what the decisions so far leave for the next jobs."""
 
     def __init__(self, state: State) -> None:
         self._state = state
         self._used = dict(state.used)
         self._queued = {name: supply.queued for name, supply in state.backends.items()}
-        self._held: set[str] = set()
+        self._reserved: set[str] = set()
+        """Nodes for which a job ahead waits."""
 
     def decide(self, job: WaitingJob) -> Start | Wait | None:
         obstacles = _Obstacles()
@@ -81,13 +98,13 @@ class _Room:
             if supply is None or _why_excluded(job, candidate.backend, supply):
                 continue
             if supply.is_pending(job.need):
-                break  # its answer is a moment away, and the user prefers it to those behind
+                break  # its answer is due at once, and the user prefers it to those behind
         if options:
             best = min(options, key=lambda option: option.rank)
             self._take(job, best)
             return Start(job.id, job.version, best.grants, _passed_over(job, best, obstacles))
-        self._held |= set(self._nodes_that_could_hold(job))
-        if not obstacles.reasons and obstacles.held_back:
+        self._reserved |= set(self._nodes_that_could_hold(job))
+        if not obstacles.reasons and obstacles.behind_others:
             return None
         return Wait(job.id, job.version, obstacles.text(), obstacles.until)
 
@@ -105,7 +122,7 @@ class _Room:
         name = candidate.backend
         supply = self._state.backends.get(name)
         if supply is None:
-            return obstacles.add(name, f"waits for {name}, which is not connected")
+            return obstacles.add(name, why_not_connected([name]))
         if why := _why_excluded(job, name, supply):
             return obstacles.add(name, why)
         offers = supply.offers_for(job.need)
@@ -126,13 +143,29 @@ class _Room:
         self, job: WaitingJob, index: int, candidate: Candidate, offers: dict[int, Offer], obstacles: _Obstacles
     ) -> Iterator[_Option]:
         """Yield an option for each node with room; for a gang one option, with as many nodes as it has ranks."""
+        found, why = self._nodes_with_room(job, index, candidate, offers, obstacles)
+        if job.ranks > 1 and len(found) < job.ranks:
+            if found or why:
+                why = f"waits for {job.ranks} nodes at once: there is room on {len(found)}"
+            found = []
+        elif job.ranks > 1:
+            chosen = sorted(found, key=lambda option: option.rank)[: job.ranks]
+            found = [_Option(chosen[-1].rank, candidate, tuple(one.grants[0] for one in chosen))]
+        if why:
+            obstacles.add(candidate.backend, why)
+        yield from found
+
+    def _nodes_with_room(
+        self, job: WaitingJob, index: int, candidate: Candidate, offers: dict[int, Offer], obstacles: _Obstacles
+    ) -> tuple[list[_Option], str]:
+        """Return an option for each node on which one rank could start now, and why the first other one cannot."""
         name, found, why, paused = candidate.backend, list[_Option](), "", ""
         for position, offer in offers.items():
             assert offer.node is not None, "an offer of a backend with nodes names its node"
-            if offer.node.id in self._held:
-                obstacles.held_back.add(name)
+            if offer.node.id in self._reserved:
+                obstacles.behind_others.add(name)
                 continue
-            slots = self._slots(offer, offer.node)
+            slots = NodeSlots.from_offer(offer, offer.node, self._used.get(offer.node.id, ()))
             allocation = allocate(job.spec.resources, slots)
             if offer.why_not or offer.node.id in self._state.backends[name].ending:
                 why = why or offer.why_not or f"waits until the last agent on {offer.instance_type} has ended"
@@ -144,17 +177,7 @@ class _Room:
             else:
                 rank = _rank(job, index, offer, position)
                 found.append(_Option(rank, candidate, (Grant(offer, allocation),)))
-        why = why or paused
-        if job.ranks > 1 and len(found) < job.ranks:
-            if found or why:
-                why = f"waits for {job.ranks} nodes at once: there is room on {len(found)}"
-            found = []
-        if why:
-            obstacles.add(name, why)
-        if job.ranks > 1 and found:
-            chosen = sorted(found, key=lambda option: option.rank)[: job.ranks]
-            found = [_Option(chosen[-1].rank, candidate, tuple(one.grants[0] for one in chosen))]
-        yield from found
+        return found, why or paused
 
     def _on_new_machines(
         self, job: WaitingJob, index: int, candidate: Candidate, offers: dict[int, Offer], obstacles: _Obstacles
@@ -190,11 +213,8 @@ class _Room:
         retry_at = job.failures.get(OfferKind.from_offer(offer), _NEVER_FAILED).retry_at
         return retry_at if retry_at > self._state.now else None
 
-    def _slots(self, offer: Offer, node: Node) -> NodeSlots:
-        return NodeSlots.from_offer(offer, node, self._used.get(node.id, ()))
-
     def _nodes_that_could_hold(self, job: WaitingJob) -> Iterator[str]:
-        """Yield the nodes that could hold the job, but those that it must not try again yet."""
+        """Yield the nodes that could hold the job, except those that it must not try again yet."""
         for candidate in job.candidates:
             supply = self._state.backends.get(candidate.backend)
             if supply is None or _why_excluded(job, candidate.backend, supply):
@@ -249,7 +269,7 @@ def _passed_over(job: WaitingJob, best: _Option, obstacles: _Obstacles) -> str:
             return f"{name}: {obstacles.reasons[name]}"
         if job.lost.get(name, 0):
             return f"{name} lost the machine of an earlier attempt"
-        if name in obstacles.held_back:
+        if name in obstacles.behind_others:
             return f"others are ahead of it on {name}"
         return f"{name} failed an earlier attempt"
     return ""
