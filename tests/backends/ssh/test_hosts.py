@@ -83,13 +83,13 @@ def test_one_that_fails_keeps_what_is_known_and_says_why(folder: Path) -> None:
     first.facts = None
     after = hosts.discover(again=True)
     assert (after[0].node, after[0].facts) == (before[0].node, before[0].facts)
-    assert isinstance(after[0].known.error, HostUnreachable)
-    assert after[1].known.error is None
+    assert isinstance(after[0].error, HostUnreachable)
+    assert after[1].error is None
 
 
 def test_facts_of_an_unknown_kind_are_an_error_of_that_host(folder: Path) -> None:
     (host,) = make_hosts(folder, [FakeConnection("a", folder, cpus="many")]).discover()
-    assert isinstance(host.known.error, HostFailed)
+    assert isinstance(host.error, HostFailed)
 
 
 def test_the_next_server_knows_the_node_of_a_host_that_is_down(folder: Path) -> None:

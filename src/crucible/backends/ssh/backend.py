@@ -328,8 +328,8 @@ class SshBackend:
 
 def _why_not(host: Host, need: Need, capacity: Capacity) -> str:
     """Return why a job with this need cannot start on the host now; empty if it can."""
-    if host.known.error is not None:
-        return str(host.known.error)
+    if host.error is not None:
+        return str(host.error)
     if host.facts is None:
         return f"{host.name} has not answered yet"
     if host.same_as:

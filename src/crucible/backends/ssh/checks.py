@@ -24,7 +24,7 @@ def check_hosts(hosts: Hosts, ssh: OpenSsh, socket: Path, cache_bytes: int) -> l
     findings = []
     for host, tunnel in zip(found, tunnels, strict=True):
         late = Finding(f"{host.name}: a tunnel for its agents", ok=False, why="It did not come up in time.")
-        findings += [*_check_host(host, ssh), *([tunnel or late] if host.known.error is None else [])]
+        findings += [*_check_host(host, ssh), *([tunnel or late] if host.error is None else [])]
     return findings
 
 
@@ -37,7 +37,7 @@ def clean_hosts(hosts: Hosts, ssh: OpenSsh) -> list[Finding]:
     ]
     for host, finding in zip(found, findings, strict=True):
         if finding.ok:
-            ssh.forget(host.host)
+            ssh.forget(host.settings)
     if all(finding.ok for finding in findings):
         hosts.forget()
         ssh.remove_folders()
@@ -45,9 +45,9 @@ def clean_hosts(hosts: Hosts, ssh: OpenSsh) -> list[Finding]:
 
 
 def _check_host(host: Host, ssh: OpenSsh) -> Iterator[Finding]:
-    keys = ", ".join(ssh.fingerprints(host.host)) or "none yet"
-    if host.known.error is not None:
-        error = host.known.error
+    keys = ", ".join(ssh.fingerprints(host.settings)) or "none yet"
+    if host.error is not None:
+        error = host.error
         yield Finding(f"{host.name}: it can be used", ok=False, why=f"{error.what} {error.why}".strip(), fix=error.fix)
         yield Finding(f"{host.name}: pinned host key {keys}")
         return
@@ -91,7 +91,7 @@ def _surroundings(host: Host, facts: HostFacts) -> Iterator[Finding]:
     if facts.free_bytes < LOW_BYTES:
         fix = f"Free some space in the home of {facts.user} there."
         yield Finding(f"{name}: {free} free in the home", ok=facts.free_bytes >= FULL_BYTES, fix=fix)
-    if facts.home_filesystem or len(host.known.nodes) > 1:
+    if facts.home_filesystem or len(host.discovery.nodes) > 1:
         yield Finding(f"{name}: other hosts may share its home; each has a folder of its own below ~/.crucible/hosts")
     if facts.tmp_noexec:
         yield Finding(f"{name}: programs in /tmp cannot be executed there, so jobs get a TMPDIR in ~/.crucible")
@@ -103,7 +103,7 @@ def _surroundings(host: Host, facts: HostFacts) -> Iterator[Finding]:
 
 def _check_tunnel(hosts: Hosts, host: Host, socket: Path, cache_bytes: int) -> Finding | None:
     """Make a tunnel, and end it again unless machines need it."""
-    if host.known.error is not None:
+    if host.error is not None:
         return None
     connection, folder = host.connection, hosts.folder(host.node.id)
     user = host.facts.user if host.facts else "its user"
@@ -129,7 +129,7 @@ def _check_tunnel(hosts: Hosts, host: Host, socket: Path, cache_bytes: int) -> F
 
 
 def _clean(hosts: Hosts, host: Host) -> Finding:
-    if host.known.error is not None and host.facts is None:
+    if host.error is not None and host.facts is None:
         return Finding(f"{host.name}: nothing was ever kept there")
     try:
         with host.connection.hold():

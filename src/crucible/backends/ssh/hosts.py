@@ -1,7 +1,7 @@
 """The hosts of the settings, with what was discovered about each, and which of them are the same computer.
 
-Discovery asks all hosts at once, and is remembered for a while. What was found last is also kept in a file, so that
-the node of a host that is down is known to a server that has just started.
+Discovery asks all hosts at once. Its results are used for a while, and the facts are also kept in a file, so that a
+server that has just started knows the node of a host that is down.
 """
 
 from __future__ import annotations
@@ -81,11 +81,12 @@ class HostFacts(BaseModel):
 
 
 @dataclass(frozen=True)
-class Known:
-    """What is known of a host. `error`: why the last discovery failed. `nodes`: who keeps files in the same home."""
+class Discovery:
+    """The last result of asking a host. A failure keeps the facts and nodes of the result before it."""
 
     facts: HostFacts | None = None
     nodes: tuple[str, ...] = ()
+    """The nodes that keep files in the same home."""
     error: CrucibleError | None = None
     at: float = float("-inf")
 
@@ -98,9 +99,9 @@ class Host:
     the same machine id. `is_here`: it is the server's own computer.
     """
 
-    host: SshHost
+    settings: SshHost
     connection: HostConnection = field(repr=False)
-    known: Known
+    discovery: Discovery
     node: Node
     same_as: str = ""
     is_clone: bool = False
@@ -108,15 +109,20 @@ class Host:
 
     @property
     def name(self) -> str:
-        return self.host.name
+        return self.settings.name
 
     @property
     def facts(self) -> HostFacts | None:
-        return self.known.facts
+        return self.discovery.facts
+
+    @property
+    def error(self) -> CrucibleError | None:
+        """Why the last discovery failed, or None."""
+        return self.discovery.error
 
 
 class Hosts:
-    """`file` keeps what was found last. `own` reads the facts of this computer."""
+    """The table of hosts. `file` keeps the facts for the next server. `own` reads the identity of this computer."""
 
     def __init__(
         self,
@@ -131,7 +137,7 @@ class Hosts:
         self._file = file
         self._own = own
         self._clock = clock
-        self._known = self._load()
+        self._discoveries = self._load()
 
     def folder(self, node: str) -> HostFolder:
         return HostFolder(node, self._deployment)
@@ -143,92 +149,79 @@ class Hosts:
             connection.retry_now()
         found = on_each(self._ask, due, DISCOVERY_SECONDS)
         for connection, result in zip(due, found, strict=True):
-            before = self._known.get(connection.host.target, Known())
-            late = HostUnreachable(f"The host {connection.host.name} did not answer in time.")
-            self._known[connection.host.target] = result or replace(before, error=late, at=self._clock())
+            self._discoveries[connection.host.target] = result or self._failed(
+                connection,
+                HostUnreachable(
+                    f"The host {connection.host.name} did not answer in time.",
+                    fix=f"Check whether this works: ssh {connection.host.target}",
+                ),
+            )
         if any(result is not None and result.error is None for result in found):
             self._save()
         return self.list()
 
     def list(self) -> list[Host]:
         """Return all hosts with what is known about them, without asking."""
-        known = [self._known.get(each.host.target, Known()) for each in self._connections]
-        own = self._own()
-        identities = _without_old_boots(own, known)
-        present = [position for position, each in enumerate(identities) if each is not None]
-        clones = {
-            present[position - 1]
-            for position in find_clones([own, *(each for each in identities if each is not None)])
-            if position
-        }
-        here = node_id(own)
+        own, last = self._own(), [self._last(each) for each in self._connections]
+        identities = _without_old_boots(own, last)
+        clones, here = _find_clones(own, identities), node_id(own)
         hosts = []
-        for position, (connection, each, identity) in enumerate(zip(self._connections, known, identities, strict=True)):
-            host, clone = connection.host, position in clones
-            found = node_id(identity, is_clone=clone) if identity else f"unknown-{host.target}"
-            busy = tuple(gpu.index for gpu in each.facts.gpus if gpu.used_by) if each.facts else ()
-            node = Node(host.node or found, host.name, host.max_attempts, busy)
-            hosts.append(
-                Host(
-                    host,
-                    connection,
-                    each,
-                    node,
-                    is_clone=clone and not host.node,
-                    is_here=node.id == here,
-                )
-            )
-        used: dict[str, str] = {}
-        for one in sorted(hosts, key=lambda one: one.known.error is not None):  # the name that answers, if one does
-            used.setdefault(one.node.id, one.host.target)
-        first = [used[one.node.id] for one in hosts]
-        return [
-            replace(one, same_as="" if target == one.host.target else target)
-            for one, target in zip(hosts, first, strict=True)
-        ]
+        for position, (connection, discovery) in enumerate(zip(self._connections, last, strict=True)):
+            settings, identity, is_clone = connection.host, identities[position], position in clones
+            found = node_id(identity, is_clone=is_clone) if identity else f"unknown-{settings.target}"
+            busy_gpus = tuple(gpu.index for gpu in discovery.facts.gpus if gpu.used_by) if discovery.facts else ()
+            node = Node(settings.node or found, settings.name, settings.max_attempts, busy_gpus)
+            is_clone = is_clone and not settings.node
+            hosts.append(Host(settings, connection, discovery, node, is_clone=is_clone, is_here=node.id == here))
+        return _mark_duplicates(hosts)
 
     def find(self, node: str) -> Host | None:
         """Return the host that is this node, preferably one that answers; None if no host is known to be."""
         found = [host for host in self.list() if host.node.id == node]
-        return next((host for host in found if host.known.error is None), found[0] if found else None)
+        return next((host for host in found if host.error is None), found[0] if found else None)
 
     def forget(self) -> None:
-        self._known = {}
+        self._discoveries = {}
         self._file.unlink(missing_ok=True)
 
     def _is_due(self, connection: HostConnection) -> bool:
-        known = self._known.get(connection.host.target, Known())
-        return self._clock() - known.at >= FRESH_SECONDS
+        return self._clock() - self._last(connection).at >= FRESH_SECONDS
 
-    def _ask(self, connection: HostConnection) -> Known:
-        before = self._known.get(connection.host.target, Known())
+    def _last(self, connection: HostConnection) -> Discovery:
+        return self._discoveries.get(connection.host.target, Discovery())
+
+    def _failed(self, connection: HostConnection, error: CrucibleError) -> Discovery:
+        return replace(self._last(connection), error=error, at=self._clock())
+
+    def _ask(self, connection: HostConnection) -> Discovery:
         try:
             answer = connection.ask(
                 "facts", seconds=FACTS_SECONDS, host_keys=list(HOST_KEYS), deployment_folder=self._deployment
             )
             facts = HostFacts.model_validate(answer["facts"])
         except ValidationError as error:
-            why = f"{error.error_count()} of its facts are invalid."
-            unclear = HostFailed(f"The host {connection.host.name} describes itself in an unknown way.", why=why)
-            return replace(before, error=unclear, at=self._clock())
+            what = f"The facts that the host {connection.host.name} reports are invalid."
+            fields = ", ".join(str(each["loc"][0]) for each in error.errors(include_input=False))
+            fix = f"Check what its commands print: ssh {connection.host.target} nvidia-smi"
+            return self._failed(connection, HostFailed(what, why=f"Invalid: {fields}.", fix=fix))
         except CrucibleError as error:
-            return replace(before, error=error, at=self._clock())
+            return self._failed(connection, error)
         nodes = answer.get("nodes")
         names = tuple(str(name) for name in nodes) if isinstance(nodes, list) else ()
-        return Known(_with_host_key(facts, connection), names, None, self._clock())
+        return Discovery(_with_host_key(facts, connection), names, None, self._clock())
 
-    # The file of what was found last
+    # The file of facts
 
-    def _load(self) -> dict[str, Known]:
+    def _load(self) -> dict[str, Discovery]:
         try:
             docs = json.loads(self._file.read_bytes())
-            return {target: Known(HostFacts.model_validate(doc)) for target, doc in docs.items()}
+            return {target: Discovery(HostFacts.model_validate(doc)) for target, doc in docs.items()}
         except (OSError, ValueError, AttributeError):
             return {}
 
     def _save(self) -> None:
-        docs = {target: known.facts.model_dump() for target, known in self._known.items() if known.facts}
-        with suppress(OSError):  # a full disk: it is found again
+        docs = {target: last.facts.model_dump() for target, last in self._discoveries.items() if last.facts}
+        with suppress(OSError):  # a full disk: the next server asks again
             self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             part = self._file.with_suffix(f".{os.getpid()}")
             part.write_text(json.dumps(docs), encoding="utf-8")
@@ -253,16 +246,36 @@ def _with_host_key(facts: HostFacts, connection: HostConnection) -> HostFacts:
     return facts.model_copy(update={"host_key": connection.ssh.pinned_key(connection.host)})
 
 
-def _without_old_boots(own: NodeFacts, known: Sequence[Known]) -> list[NodeFacts | None]:
+def _find_clones(own: NodeFacts, identities: Sequence[NodeFacts | None]) -> frozenset[int]:
+    """Return the positions of the hosts that are clones of another host or of this computer."""
+    positions = [position for position, each in enumerate(identities) if each is not None]
+    clones = find_clones([own, *(each for each in identities if each is not None)])
+    return frozenset(positions[clone - 1] for clone in clones)  # this computer comes first, so it is never the clone
+
+
+def _mark_duplicates(hosts: Sequence[Host]) -> list[Host]:
+    """Return the hosts with `same_as` set: of several names of one node, a name that answers is used."""
+    used: dict[str, str] = {}
+    for host in sorted(hosts, key=lambda host: host.error is not None):
+        used.setdefault(host.node.id, host.settings.target)
+    targets = [used[host.node.id] for host in hosts]
+    return [
+        replace(host, same_as="" if target == host.settings.target else target)
+        for host, target in zip(hosts, targets, strict=True)
+    ]
+
+
+def _without_old_boots(own: NodeFacts, discoveries: Sequence[Discovery]) -> list[NodeFacts | None]:
     """Return the identity of each host, with the boot id that its computer has now.
 
-    A host that is reached by two names, of which one has not been asked since it was restarted, is no copy of itself.
+    One computer may have two names, of which one was last asked before a restart: the old boot id does not make it a
+    clone of itself.
     """
     boots = {(own.machine_id, own.host_key): own.boot_id}
-    for each in sorted((each for each in known if each.facts), key=lambda each: -each.at):
+    for each in sorted((each for each in discoveries if each.facts), key=lambda each: -each.at):
         assert each.facts is not None
         boots.setdefault((each.facts.machine_id, each.facts.host_key), each.facts.boot_id)
     return [
         replace(each.facts.identity, boot_id=boots[each.facts.machine_id, each.facts.host_key]) if each.facts else None
-        for each in known
+        for each in discoveries
     ]
