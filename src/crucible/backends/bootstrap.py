@@ -22,6 +22,7 @@ from pathlib import Path
 from crucible.wire.documents.bootstrap import Bootstrap
 
 OLDEST_PYTHON = (3, 9)
+OLDEST_PYTHON_NAME = ".".join(map(str, OLDEST_PYTHON))
 NEWEST_PYTHON = (3, 13)
 CACHE = "~/.cache/crucible/agents"
 DOWNLOAD_SECONDS = 300.0
@@ -138,7 +139,7 @@ def script_template(
         facts=" ".join(f'"{name}={word}"' for name, word in (facts or {}).items()),
         names=" ".join(map(shlex.quote, names)),
         check=_CHECK,
-        oldest=".".join(map(str, OLDEST_PYTHON)),
+        oldest=OLDEST_PYTHON_NAME,
         no_python=BootFailure.NO_PYTHON.value,
         too_old=BootFailure.PYTHON_TOO_OLD.value,
         no_space=BootFailure.NO_SPACE.value,

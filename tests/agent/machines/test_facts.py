@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from crucible.agent.machines.facts import read_facts, read_gpus, variables_for_jobs
+from crucible.agent.machines.facts import read_facts, read_gpus
 
 GiB = 1024**3
 
@@ -129,16 +129,3 @@ class TestGpus:
     def test_memory_that_no_visible_process_explains_is_others(self, smi: Path) -> None:
         (smi / "used").write_text("5000")
         assert read_gpus([])[1].used_by == "others, with 5000 MiB of its memory"
-
-
-def test_caches_go_to_the_state_folder_unless_the_user_chose_another(tmp_path: Path) -> None:
-    given = variables_for_jobs({"PATH": "/bin", "UV_CACHE_DIR": "/fast/uv"}, tmp_path, tmp_noexec=False)
-    assert given["UV_CACHE_DIR"] == "/fast/uv"
-    assert given["PIP_CACHE_DIR"] == str(tmp_path / "cache" / "pip")
-    assert "TMPDIR" not in given
-
-
-def test_a_temporary_folder_replaces_one_where_nothing_can_be_executed(tmp_path: Path) -> None:
-    assert variables_for_jobs({}, tmp_path, tmp_noexec=True)["TMPDIR"] == str(tmp_path / "tmp")
-    assert (tmp_path / "tmp").is_dir()
-    assert variables_for_jobs({"TMPDIR": "/scratch"}, tmp_path, tmp_noexec=True)["TMPDIR"] == "/scratch"

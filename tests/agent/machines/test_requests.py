@@ -28,14 +28,14 @@ def add(machines: Path, name: str, deployment: str = "dep-1") -> MachineFolder:
     "request_",
     [
         {},
-        {"ask": "reboot"},
-        {"ask": "look"},
-        {"ask": "look", "node": "../..", "deployment_folder": "dep-1"},
-        {"ask": "look", "node": "node-1", "deployment_folder": "a/b"},
-        {"ask": "look", "node": ".", "deployment_folder": "dep-1"},
-        {"ask": "end", **STATE, "machine": "../../x"},
-        {"ask": "start", **STATE, "machine": ""},
-        {"ask": "start", **STATE, "machine": "mch-1"},
+        {"action": "reboot"},
+        {"action": "observe"},
+        {"action": "observe", "node": "../..", "deployment_folder": "dep-1"},
+        {"action": "observe", "node": "node-1", "deployment_folder": "a/b"},
+        {"action": "observe", "node": ".", "deployment_folder": "dep-1"},
+        {"action": "end", **STATE, "machine": "../../x"},
+        {"action": "start", **STATE, "machine": ""},
+        {"action": "start", **STATE, "machine": "mch-1"},
     ],
 )
 def test_what_no_server_asks_is_refused(request_: dict[str, object], tmp_path: Path) -> None:
@@ -46,7 +46,7 @@ def test_what_no_server_asks_is_refused(request_: dict[str, object], tmp_path: P
 
 def test_machines_are_looked_at_by_name(machines: Path) -> None:
     add(machines, "mch-1")
-    found = answer({"ask": "look", **STATE, "machines": ["mch-1", "mch-2", "../x"]})
+    found = answer({"action": "observe", **STATE, "machines": ["mch-1", "mch-2", "../x"]})
     assert found["left"] == 1
     states = found["machines"]
     assert isinstance(states, dict)
@@ -57,36 +57,36 @@ def test_machines_are_listed_with_their_deployments(machines: Path) -> None:
     add(machines, "mch-1")
     add(machines, "mch-2", "dep-2")
     MachineFolder(machines / "no-tags").make()
-    assert answer({"ask": "list", **STATE}) == {"machines": [["mch-1", "dep-1"], ["mch-2", "dep-2"]]}
+    assert answer({"action": "list", **STATE}) == {"machines": [["mch-1", "dep-1"], ["mch-2", "dep-2"]]}
 
 
 def test_ending_the_last_machine_removes_everything(machines: Path, tmp_path: Path) -> None:
     add(machines, "mch-1")
     add(machines, "mch-2")
-    assert answer({"ask": "end", **STATE, "machine": "mch-1"}) == {"gone": True, "why": "", "left": 1}
-    assert answer({"ask": "end", **STATE, "machine": "mch-2"}) == {"gone": True, "why": "", "left": 0}
-    assert answer({"ask": "end", **STATE, "machine": "mch-2"}) == {"gone": True, "why": "", "left": 0}
+    assert answer({"action": "end", **STATE, "machine": "mch-1"}) == {"gone": True, "why": "", "left": 1}
+    assert answer({"action": "end", **STATE, "machine": "mch-2"}) == {"gone": True, "why": "", "left": 0}
+    assert answer({"action": "end", **STATE, "machine": "mch-2"}) == {"gone": True, "why": "", "left": 0}
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_machine_that_is_held_is_not_gone(machines: Path) -> None:
     with add(machines, "mch-1").hold():
-        found = answer({"ask": "end", **STATE, "machine": "mch-1"})
+        found = answer({"action": "end", **STATE, "machine": "mch-1"})
     assert (found["gone"], found["left"]) == (False, 1)
 
 
 def test_cleaning_up_leaves_machines(machines: Path, tmp_path: Path) -> None:
     add(machines, "mch-1")
-    assert answer({"ask": "clean_up", **STATE})["left"] == ["mch-1"]
-    answer({"ask": "end", **STATE, "machine": "mch-1"})
-    assert answer({"ask": "clean_up", **STATE})["left"] == []
+    assert answer({"action": "clean_up", **STATE})["left"] == ["mch-1"]
+    answer({"action": "end", **STATE, "machine": "mch-1"})
+    assert answer({"action": "clean_up", **STATE})["left"] == []
     assert list(tmp_path.iterdir()) == []
 
 
 def test_an_agent_that_does_not_start_leaves_nothing(machines: Path, tmp_path: Path) -> None:
     broken = tmp_path / "agent.py"
     broken.write_text("raise SystemExit('the agent is broken')")
-    request = {"ask": "start", **STATE, "machine": "mch-1", "deployment": "dep-1", "bootstrap": {}}
+    request = {"action": "start", **STATE, "machine": "mch-1", "deployment": "dep-1", "bootstrap": {}}
     found = answer(request, str(broken))
     assert found["error"] == "not_launched"
     assert "the agent is broken" in str(found["why"])
@@ -96,6 +96,6 @@ def test_an_agent_that_does_not_start_leaves_nothing(machines: Path, tmp_path: P
 def test_facts_name_the_nodes_of_the_same_home(machines: Path, tmp_path: Path) -> None:
     add(machines, "mch-1")
     (tmp_path / ".crucible/hosts/node-2").mkdir()
-    found = answer({"ask": "facts", "host_keys": [], "deployment_folder": "dep-1"})
+    found = answer({"action": "facts", "host_keys": [], "deployment_folder": "dep-1"})
     assert found["nodes"] == ["node-1", "node-2"]
     assert isinstance(found["facts"], dict)

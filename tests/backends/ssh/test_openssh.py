@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from crucible.backends.ssh.openssh import OpenSsh, short_folder
+from crucible.backends.ssh.openssh import OpenSsh, socket_folder
 from crucible.backends.ssh.settings import SshHost
 
 KEY = "AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f"
@@ -72,7 +72,7 @@ class TestKeys:
         known.write_text(f"[10.0.0.7]:2222 ssh-ed25519 {KEY}\nother ssh-rsa AAAA\n")
         config = f"hostname 10.0.0.7\nport 2222\nuserknownhostsfile {known} /no/such/file\n"
         write_program(programs / "ssh", f"#!/bin/sh\ncat <<'E'\n{config}E\n")
-        ssh.take_over_keys(HOST)
+        ssh.import_known_keys(HOST)
         assert ssh.pin_file(HOST).read_text() == f"pinned ssh-ed25519 {KEY}\n"
         assert ssh.pinned_key(HOST) == f"ssh-ed25519 {KEY}"
         (shown,) = ssh.fingerprints(HOST)
@@ -80,7 +80,7 @@ class TestKeys:
 
     def test_without_one_nothing_is_pinned_yet(self, ssh: OpenSsh, programs: Path) -> None:
         write_program(programs / "ssh", "#!/bin/sh\necho hostname gpu1\n")
-        ssh.take_over_keys(HOST)
+        ssh.import_known_keys(HOST)
         assert not ssh.pin_file(HOST).exists()
         assert (ssh.fingerprints(HOST), ssh.pinned_key(HOST)) == ([], "")
 
@@ -122,15 +122,15 @@ def test_errors_say_what_to_do(ssh: OpenSsh, said: str, what: str, fix: str, sen
 class TestSockets:
     def test_their_folder_is_short_private_and_of_one_state_folder(self, tmp_path: Path) -> None:
         deep = tmp_path / ("long" * 30)
-        folder = short_folder(deep, {})
+        folder = socket_folder(deep, {})
         assert folder.parent == Path("/tmp")
         assert len(str(OpenSsh(tmp_path, folder).control_path(HOST))) <= 90
-        assert folder != short_folder(tmp_path, {})
+        assert folder != socket_folder(tmp_path, {})
 
     def test_the_runtime_folder_is_preferred(self, tmp_path: Path) -> None:
         runtime = Path("/dev/shm")
-        assert short_folder(tmp_path, {"XDG_RUNTIME_DIR": str(runtime)}).parent == runtime
-        assert short_folder(tmp_path, {"XDG_RUNTIME_DIR": "/no/such/folder"}).parent == Path("/tmp")
+        assert socket_folder(tmp_path, {"XDG_RUNTIME_DIR": str(runtime)}).parent == runtime
+        assert socket_folder(tmp_path, {"XDG_RUNTIME_DIR": "/no/such/folder"}).parent == Path("/tmp")
 
     def test_a_folder_of_another_user_is_refused(self, ssh: OpenSsh) -> None:
         ssh.sockets.mkdir(mode=0o755)

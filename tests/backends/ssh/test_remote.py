@@ -68,33 +68,33 @@ def ask(agent: AgentContent, home: Path, tmp_path: Path) -> Ask:
 def test_every_login_shell_runs_it(ask: Ask, shell: str) -> None:
     if not os.path.exists(shell):
         pytest.skip(f"{shell} is not installed")
-    answer = ask(Request("look", {**STATE, "machines": []}, send_agent=True), shell)
+    answer = ask(Request("observe", {**STATE, "machines": []}, send_agent=True), shell)
     assert answer == {"machines": {}, "left": 0, "tunnel": False}
 
 
 def test_the_agents_file_is_asked_for_if_the_host_has_none(ask: Ask) -> None:
-    assert ask(Request("look", STATE, FOLDER)) == {"error": "no_agent"}
+    assert ask(Request("observe", STATE, FOLDER)) == {"error": "no_agent"}
 
 
 def test_the_agents_file_is_kept_only_where_something_starts_from_it(ask: Ask, home: Path) -> None:
-    assert "error" not in ask(Request("look", STATE, FOLDER, send_agent=True))
+    assert "error" not in ask(Request("observe", STATE, FOLDER, send_agent=True))
     assert list(home.iterdir()) == []
-    assert "error" not in ask(Request("look", STATE, FOLDER, keep=True, send_agent=True))
+    assert "error" not in ask(Request("observe", STATE, FOLDER, keep=True, send_agent=True))
     (kept,) = home.rglob("agent-*.pyz")
     assert kept.parent == home / FOLDER / "agent"
-    assert "error" not in ask(Request("look", STATE, FOLDER))
+    assert "error" not in ask(Request("observe", STATE, FOLDER))
 
 
 def test_a_kept_file_that_was_changed_is_not_used(ask: Ask, home: Path) -> None:
-    ask(Request("look", STATE, FOLDER, keep=True, send_agent=True))
+    ask(Request("observe", STATE, FOLDER, keep=True, send_agent=True))
     (kept,) = home.rglob("agent-*.pyz")
     kept.write_bytes(kept.read_bytes() + b"x")
-    assert ask(Request("look", STATE, FOLDER)) == {"error": "no_agent"}
+    assert ask(Request("observe", STATE, FOLDER)) == {"error": "no_agent"}
 
 
 def test_a_home_that_cannot_be_written_is_an_answer(ask: Ask, home: Path) -> None:
     (home / ".crucible").write_text("in the way")
-    answer = ask(Request("look", STATE, FOLDER, keep=True, send_agent=True))
+    answer = ask(Request("observe", STATE, FOLDER, keep=True, send_agent=True))
     assert (answer["error"], answer["what"]) == ("failed", "The agent's file cannot be kept on the host.")
 
 
@@ -105,7 +105,7 @@ def test_no_python(ask: Ask, tmp_path: Path) -> None:
         (programs / name).symlink_to(shutil.which(name) or name)
     if Path("/usr/bin/python3").exists():
         pytest.skip("the script looks in /usr/bin too; tests/ssh has a host without")
-    assert ask(Request("look", STATE), path=programs) == {"error": "no_python", "why": ""}
+    assert ask(Request("observe", STATE), path=programs) == {"error": "no_python", "why": ""}
 
 
 def test_an_old_python_is_named_and_the_next_one_tried(ask: Ask, tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ def test_an_old_python_is_named_and_the_next_one_tried(ask: Ask, tmp_path: Path)
     (programs / "python3").write_text("#!/bin/sh\nexit 99\n")
     (programs / "python3").chmod(0o755)
     (programs / "python3.12").symlink_to(sys.executable)
-    assert "error" not in ask(Request("look", {**STATE, "machines": []}, send_agent=True))
+    assert "error" not in ask(Request("observe", {**STATE, "machines": []}, send_agent=True))
 
 
 def test_another_system(ask: Ask, tmp_path: Path) -> None:
@@ -122,12 +122,12 @@ def test_another_system(ask: Ask, tmp_path: Path) -> None:
     uname.unlink()
     uname.write_text("#!/bin/sh\necho FreeBSD\n")
     uname.chmod(0o755)
-    assert ask(Request("look", STATE)) == {"error": "other_system", "why": "FreeBSD"}
+    assert ask(Request("observe", STATE)) == {"error": "other_system", "why": "FreeBSD"}
 
 
 @pytest.mark.parametrize("text", ["'; touch x; '", "$(touch x)", "`touch x`", "\n touch x", "\\", '"', "\0"])
 def test_no_text_of_a_request_meets_a_shell(ask: Ask, home: Path, text: str) -> None:
-    answer = ask(Request("look", {**STATE, "machines": [text]}, send_agent=True))
+    answer = ask(Request("observe", {**STATE, "machines": [text]}, send_agent=True))
     assert answer["machines"] == {text: ["gone", "there is no such machine"]}
     assert list(home.iterdir()) == []
 

@@ -1,4 +1,4 @@
-"""Read what a server has to know about a host: identity, devices, load of others, and what could get in the way."""
+"""Read the facts of a host: identity, devices, GPUs that others use, and settings that could disturb jobs."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pwd
 import re
 import shutil
 import subprocess
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional
 
@@ -90,10 +90,6 @@ def read_facts(host_keys: Iterable[str], machines: Sequence[Path], root: Path = 
         tmp_noexec="noexec" in _mount_of(mounts, "/tmp").options,  # noqa: S108 - the folder that jobs will use
         ends_with_session=_ends_with_session(root, user),
     )
-
-
-def to_doc(facts: HostFacts) -> dict[str, object]:
-    return asdict(facts)
 
 
 # GPUs
@@ -196,19 +192,3 @@ def _read(path: Path) -> str:
         return path.read_text(encoding="utf-8", errors="replace").strip()
     except OSError:
         return ""
-
-
-def variables_for_jobs(given: Mapping[str, str], state: Path, *, tmp_noexec: bool) -> dict[str, str]:
-    """Return the variables of the agent's host here: caches go to the state folder, unless the user chose another.
-
-    Where programs in /tmp cannot be executed, temporary files go to the state folder too.
-    """
-    ours = {
-        "UV_CACHE_DIR": state / "cache" / "uv",
-        "PIP_CACHE_DIR": state / "cache" / "pip",
-        "UV_PYTHON_INSTALL_DIR": state / "pythons",
-    }
-    if tmp_noexec and "TMPDIR" not in given:
-        ours["TMPDIR"] = state / "tmp"
-        ours["TMPDIR"].mkdir(mode=0o700, exist_ok=True)
-    return {**{name: str(path) for name, path in ours.items()}, **given}

@@ -32,7 +32,7 @@ from crucible.backends.context import BackendContext
 from crucible.backends.ssh.checks import check_hosts, clean_hosts
 from crucible.backends.ssh.connection import HostConnection, HostFailed
 from crucible.backends.ssh.hosts import Host, Hosts, on_each
-from crucible.backends.ssh.openssh import HostUnreachable, OpenSsh, short_folder
+from crucible.backends.ssh.openssh import HostUnreachable, OpenSsh, socket_folder
 from crucible.backends.ssh.remote import AgentContent
 from crucible.backends.ssh.settings import SshSettings
 from crucible.core.compute.offers import Need, Nodes, Offer
@@ -94,7 +94,7 @@ class SshBackend:
         self._context = context
         self._own = context.settings
         folder = context.home / "ssh"
-        sockets = short_folder(context.home, context.environ)
+        sockets = socket_folder(context.home, context.environ)
         self._ssh = OpenSsh(folder / "known_hosts", sockets, self._own.config, context.environ)
         agent = cache(lambda: AgentContent.read(context.agent_file.path))
         connections = [HostConnection(host, self._ssh, agent) for host in self._own.hosts]
@@ -192,7 +192,7 @@ class SshBackend:
         for native in natives:
             if native is not None:
                 machines[native.node].append(native.machine)
-        answers = on_each(lambda item: self._look(*item), list(machines.items()), POLL_SECONDS)
+        answers = on_each(lambda item: self._observe_node(*item), list(machines.items()), POLL_SECONDS)
         found = dict(zip(machines, answers, strict=True))
         return [
             _observation(ref, native, found[native.node] if native else None)
@@ -248,13 +248,13 @@ class SshBackend:
 
     # Hosts
 
-    def _look(self, node: str, machines: Sequence[str]) -> Mapping[str, object] | CrucibleError:
+    def _observe_node(self, node: str, machines: Sequence[str]) -> Mapping[str, object] | CrucibleError:
         """Return the host's answer about these machines, or the error. Keeps its tunnel up while machines are left."""
         try:
             host = self._reach(node)
             with host.connection.hold():
                 folder = self._hosts.folder(node)
-                answer = host.connection.ask("look", folder, machines=machines, launch_seconds=STARTING_SECONDS)
+                answer = host.connection.ask("observe", folder, machines=machines, launch_seconds=STARTING_SECONDS)
                 if not answer["left"]:
                     host.connection.close()
                 elif host.connection.open() or not answer["tunnel"]:
@@ -266,14 +266,14 @@ class SshBackend:
     def _keep_tunnel(self, host: Host, node: str) -> None:
         """Open the connection, and a tunnel if none works."""
         fresh, folder = host.connection.open(), self._hosts.folder(node)
-        if fresh or not host.connection.ask("look", folder, machines=[])["tunnel"]:
+        if fresh or not host.connection.ask("observe", folder, machines=[])["tunnel"]:
             host.connection.make_tunnel(folder, self._agents_socket())
 
     def _close_if_empty(self, host: Host, node: str) -> None:
         """After a launch that failed, leave nothing on a host that has no other machine."""
         try:
             folder, limit = self._hosts.folder(node), self._own.cache_bytes
-            if not host.connection.ask("tidy", folder, cache_bytes=limit)["left"]:
+            if not host.connection.ask("prune", folder, cache_bytes=limit)["left"]:
                 host.connection.close()
         except CrucibleError:
             return  # the next launch or the next check does it

@@ -113,7 +113,7 @@ def _check_tunnel(hosts: Hosts, host: Host, socket: Path, cache_bytes: int) -> F
             try:
                 url = connection.make_tunnel(folder, socket)
             finally:
-                if not connection.ask("tidy", folder, cache_bytes=cache_bytes)["left"]:
+                if not connection.ask("prune", folder, cache_bytes=cache_bytes)["left"]:
                     connection.close()
     except CrucibleError as error:
         return Finding(

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from crucible.backends.bootstrap import OLDEST_PYTHON_NAME
 from crucible.backends.ssh.openssh import CONNECT_SECONDS, HostUnreachable, OpenSsh, kill_session
 from crucible.backends.ssh.remote import (
     REMOTE_COMMAND,
@@ -25,7 +26,6 @@ from crucible.backends.ssh.remote import (
     Request,
     decode_answer,
     make_mark,
-    oldest_python,
 )
 from crucible.backends.ssh.settings import SshHost
 from crucible.core.errors import Trouble
@@ -42,7 +42,7 @@ Doc = Mapping[str, object]
 
 
 class HostFailed(Trouble):
-    """The host answers, and says why it cannot do this. `kind` is the remote side's word for it."""
+    """The host answers, but cannot perform the request. `kind` is the error that agent/machines/requests.py returns."""
 
     code = "host_failed"
 
@@ -110,14 +110,14 @@ class HostConnection:
 
     def ask(
         self,
-        ask: str,
+        action: str,
         folder: HostFolder | None = None,
         *,
         keep: bool = False,
         seconds: float = REQUEST_SECONDS,
         **parameters: object,
     ) -> dict[str, object]:
-        """Return the host's answer. Raises HostUnreachable, or HostFailed.
+        """Return the host's answer to a request (agent/machines/requests.py). Raises HostUnreachable, or HostFailed.
 
         `keep`: the host keeps the agent's file, because something will be started from it.
         """
@@ -125,10 +125,10 @@ class HostConnection:
         complete = {**({} if folder is None else folder.parameters), **parameters}
         with self.hold():
             known = path in self._keeps_agent
-            request = Request(ask, complete, path, keep, send_agent=not path or not known)
+            request = Request(action, complete, path, keep, send_agent=not path or not known)
             answer = self._exchange(request, seconds)
             if answer.get("error") == "no_agent":
-                answer = self._exchange(Request(ask, complete, path, keep, send_agent=True), seconds)
+                answer = self._exchange(Request(action, complete, path, keep, send_agent=True), seconds)
             if keep and "error" not in answer:
                 self._keeps_agent.add(path)
         if "error" in answer:
@@ -150,7 +150,7 @@ class HostConnection:
             if self.is_open():
                 return False
             self._reap()
-            self.ssh.take_over_keys(self.host)
+            self.ssh.import_known_keys(self.host)
             self.ssh.control_path(self.host).unlink(missing_ok=True)  # a dead master's
             process, until = self.ssh.start_master(self.host), time.monotonic() + CONNECT_SECONDS + 2
             while not (self.ssh.control_path(self.host).exists() and self.is_open()):
@@ -196,7 +196,9 @@ class HostConnection:
                 )
             if not self.ask("use_tunnel", folder, url=url)["tunnel"]:
                 raise HostFailed(
-                    f"The tunnel to {self.host.name} does not work.", why=f"Nothing answers at {url} there."
+                    f"The tunnel to {self.host.name} does not work.",
+                    why=f"Nothing answers at {url} there.",
+                    fix=f"Try again. If it does not help, see the log of the sshd on {self.host.name}.",
                 )
             return url
 
@@ -214,22 +216,22 @@ class HostConnection:
     def _exchange(self, request: Request, seconds: float) -> dict[str, object]:
         mark = make_mark()
         with self._pauses():
-            self.ssh.take_over_keys(self.host)
+            self.ssh.import_known_keys(self.host)
             output = self.ssh.run(self.host, [REMOTE_COMMAND], request.encode(self._agent(), mark), seconds)
         try:
             return decode_answer(output.stdout, mark)
         except BadAnswer as error:
-            said = output.stderr.strip()[-300:]
+            printed = output.stderr.strip()[-300:]
             raise HostFailed(
                 f"The host {self.host.name} runs no programs for us.",
-                why=f"{error.why} {said}".strip(),
+                why=f"{error.why} {printed}".strip(),
                 fix=f"A login there must run commands on Linux: ssh {self.host.target} uname",
                 kind="bad_answer",
             ) from error
 
     @contextlib.contextmanager
     def _pauses(self) -> Iterator[None]:
-        """Fail at once while the pause after the last failure lasts, so that a dead host delays nobody."""
+        """Fail at once during the pause after a failure, so that a host that is down delays nothing else."""
         if self._failure is not None and self._clock() < self._retry_at:
             raise HostUnreachable(self._failure.what, why=self._failure.why, fix=self._failure.fix)
         try:
@@ -248,8 +250,10 @@ class HostConnection:
             return HostFailed(f"The host {name} runs {why}.", fix=fix, kind=kind)
         if kind == "no_python":
             has = f"Its {why} is older." if why else "It has none."
-            fix = f"Install one there, for example: sudo apt-get install python{oldest_python()}"
-            return HostFailed(f"The host {name} needs Python {oldest_python()} or newer.", why=has, fix=fix, kind=kind)
+            fix = f"Install one there, for example: sudo apt-get install python{OLDEST_PYTHON_NAME}"
+            return HostFailed(
+                f"The host {name} needs Python {OLDEST_PYTHON_NAME} or newer.", why=has, fix=fix, kind=kind
+            )
         if kind == "disk_full":
             fix = f"Free some space in the home of {self.host.user or 'the user'} on {name}."
             return HostFailed(f"There is no space left on {name}.", why=why, fix=fix, kind=kind)

@@ -202,7 +202,7 @@ class Hosts:
         except ValidationError as error:
             what = f"The facts that the host {connection.host.name} reports are invalid."
             fields = ", ".join(str(each["loc"][0]) for each in error.errors(include_input=False))
-            fix = f"Check what its commands print: ssh {connection.host.target} nvidia-smi"
+            fix = "Report this as a defect of Crucible, with the system and the Python of the host."
             return self._failed(connection, HostFailed(what, why=f"Invalid: {fields}.", fix=fix))
         except CrucibleError as error:
             return self._failed(connection, error)

@@ -1,7 +1,7 @@
 """Run the system's OpenSSH: its options, the pinned host keys, and what its errors mean.
 
-A host's key is pinned at the first contact, in a file of our own. A key that the server's user has already accepted is
-taken over; any other is accepted then, and shown. From then on no other key is accepted.
+A host's key is pinned at the first contact, in a file of our own: a key that the server's user has already accepted,
+else the one that the host shows then. From then on no other key is accepted.
 """
 
 from __future__ import annotations
@@ -54,6 +54,49 @@ _OPTIONS = {
 }
 
 
+_ALIAS = "pinned"
+"""The name of every host in its own file of keys."""
+_NO_CONNECTION = re.compile("ssh: connect to|kex_exchange|banner exchange|Connection (closed|reset|timed out) by")
+_TRY_SSH = "Check whether this works: ssh {}"
+_ERRORS: Sequence[tuple[re.Pattern[str], str, str]] = [
+    (re.compile(pattern), what, fix)
+    for pattern, what, fix in (
+        (
+            "REMOTE HOST IDENTIFICATION HAS CHANGED|Host key for pinned has changed",
+            "The host key of {name} has changed: another computer may answer in its place.",
+            "If you know why, for example because it was installed anew: rm {pin}; ssh-keygen -R for your own file."
+            " The key that it has then is pinned at the next contact.",
+        ),
+        (
+            "Host key verification failed",
+            "The host key of {name}, or of a host on the way to it, is not the one that is known.",
+            "Log in by hand once, to see and accept it: ssh {target}",
+        ),
+        (
+            r"Permission denied \([^)]*(password|keyboard-interactive)[^)]*\)",
+            "The host {name} asks for a password; a key is needed.",
+            "Give it yours: ssh-copy-id {target}. A key with a passphrase must be in the server's ssh agent.",
+        ),
+        (
+            "Permission denied|Too many authentication failures",
+            "The host {name} accepts none of the server's keys.",
+            "Add your public key to its ~/.ssh/authorized_keys, or name the key in your ssh config (IdentityFile).",
+        ),
+        (
+            "Could not resolve hostname|Name or service not known",
+            "There is no host {name}.",
+            "Check its name, or add it to the ssh config of the server's user.",
+        ),
+        (
+            "Bad configuration option|Bad owner or permissions|terminating, .* bad configuration",
+            "The ssh config of the server's user has an error, so {name} cannot be reached.",
+            "Correct it: ssh -G {target} shows where it is.",
+        ),
+    )
+]
+"""Patterns of what ssh prints, with what happened and the fix; the first match counts."""
+
+
 class HostUnreachable(Unreachable):
     """The host does not answer, or does not let us in. `sent`: whether it may have got the request."""
 
@@ -102,7 +145,7 @@ class OpenSsh:
             return self._popen(arguments, subprocess.DEVNULL, subprocess.DEVNULL, log)
 
     def lock_file(self, host: SshHost) -> Path:
-        """Return the file whose lock is held by the one who talks with the host. Raises Trouble."""
+        """Return the file whose lock a server holds while it makes a request to the host. Raises Trouble."""
         try:
             return make_private(self.sockets) / f"{self.control_path(host).name}.lock"
         except OSError as error:
@@ -150,7 +193,7 @@ class OpenSsh:
             with contextlib.suppress(OSError):
                 folder.rmdir()
 
-    def take_over_keys(self, host: SshHost) -> None:
+    def import_known_keys(self, host: SshHost) -> None:
         """Pin the keys that the server's user has accepted for this host, unless one is pinned."""
         if self.pin_file(host).exists():
             return
@@ -243,7 +286,7 @@ class OpenSsh:
             stdout, stderr = process.communicate(stdin, timeout=seconds)
         except subprocess.TimeoutExpired as error:
             what = f"The host {host.name} did not answer within {seconds:g} seconds."
-            raise HostUnreachable(what, fix=_LOOK.format(host.target), sent=True) from error
+            raise HostUnreachable(what, fix=_TRY_SSH.format(host.target), sent=True) from error
         finally:
             if process.poll() is None:
                 kill_session(process)
@@ -254,55 +297,13 @@ class OpenSsh:
 
     def explain(self, host: SshHost, stderr: str) -> HostUnreachable:
         """Return the error for what ssh printed."""
-        said = " ".join(stderr.replace("\r", "").split())[-400:]
+        printed = " ".join(stderr.replace("\r", "").split())[-400:]
         for pattern, what, fix in _ERRORS:
-            if pattern.search(said):
+            if pattern.search(printed):
                 text = fix.format(target=host.target, pin=self.pin_file(host))
-                return HostUnreachable(what.format(name=host.name), why=_shortened(said), fix=text)
-        what, sent = f"The host {host.name} does not answer.", not _NO_CONNECTION.search(said)
-        return HostUnreachable(what, why=_shortened(said), fix=_LOOK.format(host.target), sent=sent)
-
-
-_ALIAS = "pinned"
-"""The name of every host in its own file of keys."""
-_NO_CONNECTION = re.compile("ssh: connect to|kex_exchange|banner exchange|Connection (closed|reset|timed out) by")
-_LOOK = "Look whether this works: ssh {}"
-_ERRORS: Sequence[tuple[re.Pattern[str], str, str]] = [
-    (re.compile(pattern), what, fix)
-    for pattern, what, fix in (
-        (
-            "REMOTE HOST IDENTIFICATION HAS CHANGED|Host key for pinned has changed",
-            "The host key of {name} has changed: another computer may answer in its place.",
-            "If you know why, for example because it was installed anew: rm {pin}; ssh-keygen -R for your own file."
-            " The key that it has then is pinned at the next contact.",
-        ),
-        (
-            "Host key verification failed",
-            "The host key of {name}, or of a host on the way to it, is not the one that is known.",
-            "Log in by hand once, to see and accept it: ssh {target}",
-        ),
-        (
-            r"Permission denied \([^)]*(password|keyboard-interactive)[^)]*\)",
-            "The host {name} asks for a password; a key is needed.",
-            "Give it yours: ssh-copy-id {target}. A key with a passphrase must be in the server's ssh agent.",
-        ),
-        (
-            "Permission denied|Too many authentication failures",
-            "The host {name} accepts none of the server's keys.",
-            "Add your public key to its ~/.ssh/authorized_keys, or name the key in your ssh config (IdentityFile).",
-        ),
-        (
-            "Could not resolve hostname|Name or service not known",
-            "There is no host {name}.",
-            "Check its name, or add it to the ssh config of the server's user.",
-        ),
-        (
-            "Bad configuration option|Bad owner or permissions|terminating, .* bad configuration",
-            "The ssh config of the server's user has an error, so {name} cannot be reached.",
-            "Correct it: ssh -G {target} shows where it is.",
-        ),
-    )
-]
+                return HostUnreachable(what.format(name=host.name), why=_without_banner(printed), fix=text)
+        what, sent = f"The host {host.name} does not answer.", not _NO_CONNECTION.search(printed)
+        return HostUnreachable(what, why=_without_banner(printed), fix=_TRY_SSH.format(host.target), sent=sent)
 
 
 def kill_session(process: subprocess.Popen[bytes]) -> None:
@@ -312,8 +313,8 @@ def kill_session(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def short_folder(state: Path, environ: Mapping[str, str]) -> Path:
-    """Return the folder of control sockets for this state folder, with a short path. It may not exist yet."""
+def socket_folder(state: Path, environ: Mapping[str, str]) -> Path:
+    """Return the folder of control sockets for this state folder. Its path is short, and it may not exist yet."""
     name = f"crucible-{os.geteuid()}-ssh-{_digest(str(state.resolve()))[:12]}"
     runtime = environ.get("XDG_RUNTIME_DIR", "")
     usable = runtime.startswith("/") and os.path.isdir(runtime) and len(runtime) + len(name) < SOCKET_PATH_BYTES - 20
@@ -338,7 +339,7 @@ def _key_name(kind: str) -> str:
     return kind.removeprefix("ssh-").removeprefix("ecdsa-sha2-").upper()
 
 
-def _shortened(text: str) -> str:
+def _without_banner(text: str) -> str:
     """Return what ssh printed, without the banner that it draws around a warning."""
     return re.sub(r"@{3,}|\s@\s", "", text).strip()
 

@@ -14,12 +14,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from crucible.backends.bootstrap import OLDEST_PYTHON
 from crucible.core.errors import CrucibleError
 
 REMOTE_COMMAND = "exec sh -c 'IFS= read -r script && eval \"$script\"'"
 """`read` takes no byte beyond the line, so that what follows is left for Python. Login shells of every kind run it."""
 
-OLDEST_PYTHON = (3, 9)
 _PYTHONS = (
     "python3", "python3.14", "python3.13", "python3.12", "python3.11", "python3.10", "python3.9", "/usr/bin/python3",
     "/usr/local/bin/python3", "/opt/conda/bin/python3", "$HOME/miniconda3/bin/python3", "$HOME/anaconda3/bin/python3",
@@ -125,7 +125,7 @@ class Request:
     `send_agent`: the file goes with the request, because the host may not have it.
     """
 
-    ask: str
+    action: str
     parameters: Mapping[str, object]
     folder: str = ""
     keep: bool = False
@@ -141,13 +141,9 @@ class Request:
             "bytes": len(data),
             "keep": self.keep,
         }
-        request = json.dumps({**self.parameters, "ask": self.ask, "agent": wanted})
+        request = json.dumps({**self.parameters, "action": self.action, "agent": wanted})
         loader = LOADER.encode()
         return b"".join([SCRIPT.encode(), f"{mark}\n{len(loader)}\n".encode(), loader, request.encode(), b"\n", data])
-
-
-def oldest_python() -> str:
-    return ".".join(map(str, OLDEST_PYTHON))
 
 
 def make_mark() -> str:

@@ -1,4 +1,4 @@
-"""What one deployment has on a host: a folder below the home, named by the node, as several hosts may share a home.
+"""The folder of one deployment on a host, below the home. It is named by the node, as several hosts may share a home.
 
 machines/         the folder of each machine
 agents.address    where agents here find the server: a socket or a port at the end of its tunnel, read at every call
@@ -15,7 +15,7 @@ import shutil
 import socket
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -33,7 +33,9 @@ CACHES = ("cache", "envs", "agent")
 
 
 @dataclass(frozen=True)
-class StateFolder:
+class HostFolder:
+    """`path`: that of HostFolder in backends/ssh/connection.py, below the home."""
+
     path: Path
 
     @property
@@ -51,6 +53,21 @@ class StateFolder:
     def list_machines(self) -> list[MachineFolder]:
         return list(list_machines(self.machines))
 
+    def add_variables(self, environ: Mapping[str, str], *, tmp_noexec: bool) -> dict[str, str]:
+        """Return the variables of a host process here: caches are in this folder, unless the user chose another.
+
+        `tmp_noexec`: programs in /tmp cannot be executed, so temporary files are in this folder too.
+        """
+        own = {
+            "UV_CACHE_DIR": self.path / "cache" / "uv",
+            "PIP_CACHE_DIR": self.path / "cache" / "pip",
+            "UV_PYTHON_INSTALL_DIR": self.path / "pythons",
+        }
+        if tmp_noexec and "TMPDIR" not in environ:
+            own["TMPDIR"] = self.path / "tmp"
+            own["TMPDIR"].mkdir(mode=0o700, exist_ok=True)
+        return {**{name: str(path) for name, path in own.items()}, **environ}
+
     # The end of the tunnel
 
     def make_tunnel_folder(self) -> Path:
@@ -65,7 +82,7 @@ class StateFolder:
         return Path("/tmp", f"crucible-{os.geteuid()}-{digest}")  # noqa: S108 - make_private refuses another user's
 
     def write_address(self, url: str) -> None:
-        """Tell agents here that the server is at this URL, and remove the sockets of earlier tunnels."""
+        """Write the URL at which agents here call the server, and remove the sockets of earlier tunnels."""
         part = self.address_file.with_name(f".{AGENTS_ADDRESS_FILE}.{os.getpid()}")
         part.write_text(url, encoding="utf-8")
         part.replace(self.address_file)
@@ -76,7 +93,7 @@ class StateFolder:
                     left.unlink()
 
     def tunnel_answers(self) -> bool:
-        """Return whether somebody listens at the address that agents here have."""
+        """Return whether the address that agents here use accepts connections."""
         try:
             return _listens(self.address_file.read_text(encoding="utf-8").strip())
         except (OSError, ValueError):
@@ -84,8 +101,8 @@ class StateFolder:
 
     # Removing
 
-    def tidy(self, limit: int) -> None:
-        """Remove what no machine needs once none is left: the tunnel's end, and caches beyond `limit` bytes."""
+    def prune(self, limit: int) -> None:
+        """Remove the tunnel's end, and caches beyond `limit` bytes. Call it once no machine is left."""
         self.address_file.unlink(missing_ok=True)
         for folder in (self.path / "tunnel", self.path / "tmp", self._short_folder):
             shutil.rmtree(folder, ignore_errors=True)
@@ -117,7 +134,7 @@ class StateFolder:
             shutil.rmtree(self.path / "pythons", ignore_errors=True)
 
     def remove(self) -> int:
-        """Remove everything, with empty folders above, and return how many bytes that were."""
+        """Remove everything, and empty folders above it. Return the number of bytes removed."""
         size = _size(self.path)
         shutil.rmtree(self._short_folder, ignore_errors=True)
         if self.path.exists():
