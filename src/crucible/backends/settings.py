@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import types
 import typing
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Annotated, Any, Generic, TypeVar
@@ -63,7 +63,7 @@ class BackendSettings(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _check_text(cls, value: object, info: Any) -> object:
-        """Split the text of a list at its commas, and refuse texts that no setting can have."""
+        """Split the text of a list at its commas. Refuse texts that are too long or have control characters."""
         declared = cls.model_fields[info.field_name]
         if isinstance(value, str) and _is_list(declared):
             value = [part.strip() for part in value.split(",") if part.strip()]
@@ -85,22 +85,26 @@ S_co = TypeVar("S_co", bound=BackendSettings, covariant=True)
 
 @dataclass(frozen=True)
 class SettingField:
-    """The description of a field. `many`: it is a list. `variables`: environment variables, the first one wins."""
+    """The description of a field."""
 
     name: str
     description: str
     kind: str
+    """Its type, in words."""
     required: bool
     secret: bool
     many: bool
+    """It is a list."""
     default: object
     option: str
+    """Its option of `crucible backends connect`, without the dashes."""
     variables: tuple[str, ...]
+    """Environment variables that set it; the first one wins."""
 
 
 @dataclass(frozen=True)
 class SettingsSource:
-    """Raw values by field, of one source. `origins` names the source of each; `origin` that of the others."""
+    """The raw values of one source, by field. `origin`: its name; `origins`: more exact names, by field."""
 
     origin: str
     values: Mapping[str, object] = field(repr=False)
@@ -116,7 +120,7 @@ class FilledSettings(Generic[S_co]):
 
 
 class MissingSettings(BadInput):
-    """Settings without which the backend cannot be connected; `data["missing"]` has their names."""
+    """Required settings are missing; `data["missing"]` has their names."""
 
     code = "missing_settings"
 
@@ -175,52 +179,36 @@ def _describe(backend: str, name: str, declared: FieldInfo) -> SettingField:
         secret=_is_secret(declared),
         many=many,
         default=None if declared.default is PydanticUndefined else declared.default,
-        option=str(more.get("option") or _option(name, many)),
-        variables=(variable(backend, name), *variables),
+        option=str(more.get("option") or (name.removesuffix("s") if many else name).replace("_", "-")),
+        variables=(f"CRUCIBLE_{backend}_{name}".upper().replace("-", "_"), *variables),
     )
 
 
-def variable(backend: str, name: str) -> str:
-    """Return the environment variable of a field."""
-    return f"CRUCIBLE_{backend}_{name}".upper().replace("-", "_")
-
-
-def _option(name: str, many: bool) -> str:
-    singular = name.removesuffix("s") if many else name
-    return singular.replace("_", "-")
-
-
-def _parts(annotation: Any) -> Iterator[Any]:
-    """Yield the classes that an annotation is made of."""
-    arguments = typing.get_args(annotation)
+def _types(annotation: Any) -> frozenset[type]:
+    """Return the types that an annotation consists of: of `Annotated[int, ...] | None`, `int` and `NoneType`."""
     origin = typing.get_origin(annotation)
-    if origin in (typing.Union, types.UnionType) or origin is Annotated:
-        for argument in arguments:
-            yield from _parts(argument)
-    else:
-        yield origin or annotation
+    if origin in (typing.Union, types.UnionType, Annotated):
+        return frozenset().union(*(_types(argument) for argument in typing.get_args(annotation)))
+    found = origin or annotation
+    return frozenset({found}) if isinstance(found, type) else frozenset()
 
 
 def _is_secret(declared: FieldInfo) -> bool:
-    return Secret in _parts(declared.annotation)
+    return Secret in _types(declared.annotation)
 
 
 def _is_list(declared: FieldInfo) -> bool:
-    return not {list, tuple, frozenset, set}.isdisjoint(set(_hashable(_parts(declared.annotation))))
-
-
-def _hashable(parts: Iterable[Any]) -> Iterator[Any]:
-    return (part for part in parts if isinstance(part, type))
+    return not _types(declared.annotation).isdisjoint({list, tuple, frozenset, set})
 
 
 def _kind(declared: FieldInfo) -> str:
-    parts = set(_hashable(_parts(declared.annotation)))
+    found = _types(declared.annotation)
     if _is_list(declared):
         return "list"
-    for kind, word in ((bool, "true or false"), (int, "whole number"), (float, "number")):
-        if kind in parts:
-            return word
-    return "path" if any(issubclass(part, PurePath) for part in parts) else "text"
+    for kind, name in ((bool, "true or false"), (int, "whole number"), (float, "number")):
+        if kind in found:
+            return name
+    return "path" if any(issubclass(each, PurePath) for each in found) else "text"
 
 
 def _refuse_text(value: object, secret: bool) -> None:
@@ -234,7 +222,8 @@ def _refuse_text(value: object, secret: bool) -> None:
 
 
 def _unknown(backend: str, name: str, model: type[BackendSettings], source: SettingsSource) -> UnknownName:
-    fix = f"It comes from {source.origins.get(name, source.origin)}. `crucible backends show {backend}` lists them."
+    origin = source.origins.get(name, source.origin)
+    fix = f"Change it in {origin}. `crucible backends show {backend}` lists the settings."
     return UnknownName(f"setting of {backend}", name[:80], model.model_fields, fix=fix)
 
 
@@ -255,7 +244,7 @@ def _bad_value(backend: str, error: ValidationError, origins: Mapping[str, str])
     why = first["msg"].removeprefix("Value error, ").replace("Input should", "It should")
     origin = origins.get(name, "the request")
     return BadInput(
-        f"The setting {name!r} of the backend {backend!r} has a value that it cannot have.",
+        f"The setting {name!r} of the backend {backend!r} has an invalid value.",
         why=f"{why.rstrip('.')}. It comes from {origin}.",
         fix=f"Change it in {origin}. `crucible backends show {backend}` describes it.",
         field=name,
