@@ -21,7 +21,7 @@ from crucible.wire.documents.bootstrap import Bootstrap
 
 
 class Reach(enum.StrEnum):
-    """How an agent on such a machine can reach the control plane."""
+    """How agents on a backend's machines can reach the control plane."""
 
     SAME_COMPUTER = "same_computer"
     """It runs on the server's computer as the server's user, and sees the same files."""
@@ -49,7 +49,7 @@ class Reach(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Capabilities:
-    """What a backend can do, as data. The control plane acts on each of these.
+    """What a backend can do, as data. The control plane acts on every field.
 
     They are the class's, or set in its constructor if they depend on the settings.
     """
@@ -83,29 +83,29 @@ class Capabilities:
 
 @dataclass(frozen=True)
 class MachineOrder:
-    """The machine to launch, as `call` needs it.
-
-    `ends_at`: maximum end of its life, in seconds since the epoch; None while it is unknown, because the provider may
-    let the machine wait. `ends_after`: the same in seconds from the machine's start. None: it ends when asked to.
-    `label` is the job's name, for the provider's lists. `image`, `disk_bytes` and `ports`: None or empty for the
-    backend's default. `allocation`: what the attempt uses of the machine; None if several attempts share it.
-    `ranks`: the machines of a gang, of which this one is number `rank`. `others`: the ids of those that the same call
-    makes (`gang_in_one_call`), in the order of their ranks.
-    """
+    """The machine to launch. If `image`, `disk_bytes` or `ports` is not set, the backend's default applies."""
 
     machine: str
     deployment: str
     offer: Offer
     ends_at: float | None = None
+    """When the machine ends at the latest, in seconds since the epoch. None if that is unknown, because the provider
+    may let the machine wait, or if the machine ends only when asked to."""
     ends_after: float | None = None
+    """The same in seconds from the machine's start. None: the machine ends only when asked to."""
     label: str = ""
+    """The job's name, for the provider's lists."""
     image: str = ""
     disk_bytes: int | None = None
     ports: tuple[int, ...] = ()
     allocation: Allocation | None = None
+    """What the attempt uses of the machine; None if several attempts share it."""
     rank: int = 0
+    """The number of this machine in its gang."""
     ranks: int = 1
+    """The number of machines of the gang."""
     others: tuple[str, ...] = ()
+    """The ids of the other machines that the same call makes (`gang_in_one_call`), in the order of their ranks."""
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 
 from crucible.backends.base import (
     Capabilities,
@@ -96,7 +95,7 @@ class LocalBackend:
                 capacity=capacity,
                 rate=0,
                 startup_seconds=STARTUP_SECONDS,
-                dated=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+                dated=self._context.timestamp(),
                 why_not=why_too_small(need.resources, capacity, INSTANCE_TYPE),
                 node=self._node,
             ),

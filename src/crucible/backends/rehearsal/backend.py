@@ -93,9 +93,8 @@ class RehearsalBackend:
 
     def offers(self, need: Need) -> Sequence[Offer]:
         self._keep_up()
-        types = self._get("GET", "/v1/types")
-        items = self._get("GET", "/v1/offers")
-        return make_offers(self.name, need.resources, list(documents(types, "types")), list(documents(items, "offers")))
+        types, items = self._get_types(), self._get_items()
+        return make_offers(self.name, need.resources, types, items, self._context.timestamp())
 
     def call(self, order: MachineOrder) -> LaunchCall:
         parameters: dict[str, object] = {
@@ -161,8 +160,7 @@ class RehearsalBackend:
 
     def check(self) -> Sequence[Finding]:
         self._keep_up()
-        types = list(documents(self._get("GET", "/v1/types"), "types"))
-        items = list(documents(self._get("GET", "/v1/offers"), "offers"))
+        types, items = self._get_types(), self._get_items()
         return [Finding(f"the simulated cloud answers: {len(types)} instance types, {len(items)} prices", bool(items))]
 
     # Launching
@@ -206,9 +204,16 @@ class RehearsalBackend:
 
     # Calls
 
-    def _get(self, method: str, path: str) -> Json:
+    def _get_types(self) -> list[Json]:
+        return list(documents(self._get("/v1/types"), "types"))
+
+    def _get_items(self) -> list[Json]:
+        """Return the items of the cloud's price list."""
+        return list(documents(self._get("/v1/offers"), "offers"))
+
+    def _get(self, path: str) -> Json:
         try:
-            return self._cloud.call(method, path)
+            return self._cloud.call("GET", path)
         except CallFailed as error:
             raise _unreachable(error) from error
 

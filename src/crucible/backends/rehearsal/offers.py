@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
 
 from crucible.backends.rehearsal.connection import Json
 from crucible.core.compute.offers import Availability, Billing, Market, Offer
@@ -14,10 +13,9 @@ SCARCE = 2
 """Instances left, up to which a launch may well be refused."""
 
 
-def make_offers(backend: str, need: Resources, types: list[Json], items: list[Json]) -> list[Offer]:
+def make_offers(backend: str, need: Resources, types: list[Json], items: list[Json], dated: str) -> list[Offer]:
     """Return the offers, cheapest first. Those that are too small or sold out have a `why_not`."""
     kinds = {str(kind["name"]): kind for kind in types}
-    dated = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     found = (_offer(backend, need, kinds[str(item["type"])], item, dated) for item in items)
     return sorted(found, key=lambda offer: (offer.rate, offer.region, offer.market))
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 
@@ -123,7 +122,7 @@ class SshBackend:
             capacity=capacity,
             rate=0,
             startup_seconds=STARTUP_SECONDS,
-            dated=datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z"),
+            dated=self._context.timestamp(),
             why_not=_why_not(host, need, capacity),
             node=host.node,
         )
