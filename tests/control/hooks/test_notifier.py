@@ -14,7 +14,7 @@ from crucible.control.hooks import deliveries, messages, notifier
 from crucible.control.hooks.notifier import Notifier
 from crucible.control.people import projects
 from crucible.control.reconcile.crashpoints import arm, disarm
-from crucible.control.reconcile.roles import HOLD_SECONDS, Duty
+from crucible.control.reconcile.duties import HOLD_SECONDS, Duty
 from crucible.control.upkeep import restore_hold
 from crucible.core.hooks import DISABLE, FIRST_WAIT, GIVE_UP, LONGEST_WAIT, HookEvent, Reply
 from crucible.core.people.identity import OWNER

@@ -10,8 +10,7 @@ from tests.control.harness import ControlHarness
 
 from crucible.control.db import schema as t
 from crucible.control.db.postgres.failures import CommitUnknown
-from crucible.control.reconcile import roles
-from crucible.control.reconcile.roles import HOLD_SECONDS, SHARED, Duties, Duty
+from crucible.control.reconcile.duties import HOLD_SECONDS, SHARED, Duties, Duty, release_duties, take_duty
 
 T = TypeVar("T")
 
@@ -21,7 +20,7 @@ PLACES = ["local"]
 
 
 async def take(harness: ControlHarness, holder: str) -> int | None:
-    return await harness.sql(lambda conn: roles.take_duty(conn, DUTY, holder, harness.clock.now()))
+    return await harness.sql(lambda conn: take_duty(conn, DUTY, holder, harness.clock.now()))
 
 
 async def renew(harness: ControlHarness, duties: Duties) -> frozenset[Duty]:
@@ -71,13 +70,13 @@ async def test_the_epoch_grows_with_every_change_of_hands(harness: ControlHarnes
 
 async def test_a_release_hands_over_at_once(harness: ControlHarness) -> None:
     await take(harness, "a")
-    await harness.sql(lambda conn: roles.release_duties(conn, "a"))
+    await harness.sql(lambda conn: release_duties(conn, "a"))
     assert await take(harness, "b") == 2
 
 
 async def test_a_release_touches_nobody_elses(harness: ControlHarness) -> None:
     await take(harness, "a")
-    await harness.sql(lambda conn: roles.release_duties(conn, "b"))
+    await harness.sql(lambda conn: release_duties(conn, "b"))
     assert await take(harness, "b") is None
 
 
@@ -143,7 +142,7 @@ async def test_who_waits_looks_again_when_anothers_time_is_up(harness: ControlHa
 async def test_a_renewal_that_is_not_committed_is_not_believed(harness: ControlHarness) -> None:
     class Broken:
         async def write(self, fn: Callable[[Connection], T]) -> T:
-            await harness.sql(lambda conn: roles.release_duties(conn, "w1"))
+            await harness.sql(lambda conn: release_duties(conn, "w1"))
             await harness.sql(fn)
             raise CommitUnknown("Whether this was stored is not known.")
 

@@ -8,7 +8,7 @@ from sqlalchemy import text, update
 from tests.control.harness import ControlHarness
 
 from crucible.control.db import schema as t
-from crucible.control.reconcile.roles import HOLD_SECONDS, Duties
+from crucible.control.reconcile.duties import HOLD_SECONDS, Duties
 from crucible.control.runtime.deployment_check import (
     RELEASE_SQL,
     STARTING_SECONDS,

@@ -15,7 +15,7 @@ from tests.control.harness import ControlHarness, give_back, join, make_harness,
 from crucible.backends.base import Capabilities, Reach
 from crucible.control.db import schema as t
 from crucible.control.reconcile import repository
-from crucible.control.reconcile.roles import HOLD_SECONDS
+from crucible.control.reconcile.duties import HOLD_SECONDS
 from crucible.control.reconcile.unit_of_work import UnitOfWork
 from crucible.control.scheduling.queue import END_OF_TIME
 from crucible.control.scheduling.scheduler import LANE

@@ -18,7 +18,7 @@ from crucible.control.hooks import deliveries, messages, rows
 from crucible.control.hooks.messages import Message
 from crucible.control.hooks.rows import Hook
 from crucible.control.hooks.sender import Sender, SendResult
-from crucible.control.reconcile.roles import Duties, Duty
+from crucible.control.reconcile.duties import Duties, Duty
 from crucible.control.reconcile.unit_of_work import HOOKS
 from crucible.control.runtime.ports import Ports
 from crucible.control.upkeep import restore_hold

@@ -14,7 +14,7 @@ from crucible.control.db import schema as t
 from crucible.control.db.statement import Statement, insert_row
 from crucible.control.jobs import bulk_views
 from crucible.control.reconcile import codec
-from crucible.control.reconcile.roles import Duties, Duty
+from crucible.control.reconcile.duties import Duties, Duty
 from crucible.control.reconcile.unit_of_work import UnitOfWork, Writer
 from crucible.control.runtime.ports import Ports
 from crucible.control.scheduling.backends import ConnectedBackends

@@ -1,4 +1,4 @@
-"""Duties that one process at a time performs, each held under an epoch.
+"""Duties, each performed by one process at a time, which holds it under an epoch.
 
 A holder renews its duties before they expire. Its writes are conditional on its epoch, so a process that was paused for
 too long changes nothing after another has taken over.
@@ -69,9 +69,9 @@ def take_duty(conn: Connection, duty: str, holder: str, now: float) -> int | Non
 
 @dataclass(frozen=True)
 class HeldDuties:
-    """Duties with the epoch of each; `wait` is the number of seconds until the next renewal.
+    """Duties with the epoch of each. `wait`: the seconds until a duty of another process may be free.
 
-    `scope`: that of the names under which they are held.
+    `scope`: the suffix of the names under which they are held.
     """
 
     epochs: dict[Duty, int]
@@ -80,7 +80,7 @@ class HeldDuties:
 
 
 class Duties:
-    """The duties that this process believes to have; `holds` asks the database.
+    """The duties of this process: `has` returns its own knowledge, `holds` asks the database.
 
     Processes with the same `backends` share duties. A process with other backends has its own, so that no backend
     waits for a process that cannot reach it. `backends` may change: the duties of the new set are taken at the next

@@ -12,7 +12,7 @@ from crucible.control.jobs import bulk_views, comparison, listing, queries
 from crucible.control.jobs.submit import StoredJob
 from crucible.control.planning import forecast
 from crucible.control.reconcile.crashpoints import crashpoint
-from crucible.control.reconcile.roles import Duty
+from crucible.control.reconcile.duties import Duty
 from crucible.control.reconcile.unit_of_work import UnitOfWork
 from crucible.control.runtime.services import Services
 from crucible.control.telemetry.feed import Watch

@@ -15,8 +15,7 @@ from crucible.control.db.clock import database_now
 from crucible.control.db.statement import Statement
 from crucible.control.machines.janitor import release_idle_pools
 from crucible.control.planning import forecast
-from crucible.control.reconcile import roles
-from crucible.control.reconcile.roles import Duty
+from crucible.control.reconcile.duties import Duty, release_duties
 from crucible.control.reconcile.unit_of_work import HOOKS, SCHEDULER
 from crucible.control.runtime.loops import Loop, Loops
 from crucible.control.runtime.services import Services
@@ -99,7 +98,7 @@ class BackgroundTasks:
             if not self._services.deployment.shared:
                 await self._release_idle_machines()
                 await self._leave_backends()
-            await self._ports.db.write(lambda conn: roles.release_duties(conn, self._ports.worker))
+            await self._ports.db.write(lambda conn: release_duties(conn, self._ports.worker))
         finally:
             await self._ports.wakeups.close()
             await self._ports.db.close()

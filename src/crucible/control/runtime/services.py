@@ -37,9 +37,9 @@ from crucible.control.objects.bundles import Bundles
 from crucible.control.objects.quota import QuotaLimits, StoreQuota
 from crucible.control.objects.uploads import Uploads
 from crucible.control.planning.forecast import Forecasts
+from crucible.control.reconcile.duties import Duties
 from crucible.control.reconcile.effects import LaunchContext, Performer
 from crucible.control.reconcile.reconciler import Reconciler
-from crucible.control.reconcile.roles import Duties
 from crucible.control.reconcile.unit_of_work import Writer
 from crucible.control.resources.access import Access
 from crucible.control.resources.catalog import Catalog

@@ -19,7 +19,7 @@ from crucible.control.machines.machine_factory import SHARED_OWNER, MachineFacto
 from crucible.control.objects import checkpoints
 from crucible.control.reconcile import codec, repository
 from crucible.control.reconcile.crashpoints import crashpoint
-from crucible.control.reconcile.roles import Duties, Duty
+from crucible.control.reconcile.duties import Duties, Duty
 from crucible.control.reconcile.unit_of_work import UnitOfWork, Writer
 from crucible.control.runtime.ports import Ports
 from crucible.control.scheduling.backends import ConnectedBackends

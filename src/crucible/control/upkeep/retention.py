@@ -24,7 +24,7 @@ from crucible.control.objects import gc_marks, pending_objects, unannounced
 from crucible.control.objects.pending_objects import PendingObject
 from crucible.control.objects.quota import StoreQuota
 from crucible.control.people import tokens
-from crucible.control.reconcile.roles import Duties, Duty
+from crucible.control.reconcile.duties import Duties, Duty
 from crucible.control.reconcile.unit_of_work import UnitOfWork, Writer
 from crucible.control.runtime.ports import Ports
 from crucible.control.upkeep import prune_candidates, restore_hold

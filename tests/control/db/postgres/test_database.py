@@ -19,7 +19,7 @@ from crucible.control.db import schema as t
 from crucible.control.db.clock import database_now
 from crucible.control.db.postgres.database import PostgresDb
 from crucible.control.db.postgres.failures import DatabaseRefused, DatabaseUnreachable, ReadOnlyDatabase
-from crucible.control.reconcile.roles import HOLD_SECONDS, Duties, Duty
+from crucible.control.reconcile.duties import HOLD_SECONDS, Duties, Duty
 
 if TYPE_CHECKING:
     from tests.control.db.conftest import Gate, Notes
