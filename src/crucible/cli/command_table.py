@@ -17,8 +17,8 @@ ARGUMENTS = "crucible.arguments"
 """Key of `ctx.meta` for the arguments after `--`."""
 
 
-OPEN_OPTIONS = "crucible.open_options"
-"""Key of `ctx.meta` for the options that only the server knows, as pairs of name and value."""
+SETTING_OPTIONS = "crucible.setting_options"
+"""Key of `ctx.meta` for the options that are settings of a backend, as pairs of name and value."""
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,8 @@ class CommandRow:
     arguments: bool = False
     """Whether everything after `--` is passed to the user's program."""
 
-    open_options: bool = False
-    """Whether it takes options that only the server knows: `--NAME VALUE`, in `ctx.meta[OPEN_OPTIONS]`."""
+    setting_options: bool = False
+    """It takes the settings of a backend, which only the server knows, as options: `ctx.meta[SETTING_OPTIONS]`."""
 
     rows: tuple[CommandRow, ...] = ()
     """Subcommands. Without one, `target` runs; an empty `target` shows the help."""
@@ -98,7 +98,7 @@ COMMANDS = (
                 "connect",
                 "compute.connections:connect",
                 "Connect the server to a backend, or change its settings.",
-                open_options=True,
+                setting_options=True,
             ),
             CommandRow(
                 "disconnect",
@@ -106,7 +106,7 @@ COMMANDS = (
                 "Disconnect a backend once its machines are gone.",
             ),
             CommandRow("show", "compute.connections:show", "Show a backend's settings."),
-            CommandRow("check", "compute.connections:check", "Check a backend.", open_options=True),
+            CommandRow("check", "compute.connections:check", "Check a backend.", setting_options=True),
         ),
     ),
     CommandRow("tiers", "compute.backends:tiers", "List tiers (named sizes)."),
@@ -288,8 +288,8 @@ class ProgramCommand(Command):
         return [*super().collect_usage_pieces(ctx), "[-- ARGUMENTS]"]
 
 
-class OpenCommand(Command):
-    """A command that also takes options that it does not know, each with a value."""
+class SettingsCommand(Command):
+    """A command that takes the settings of a backend as options. It does not know them; each has a value."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Set aside the unknown options. typer's own way would read `-oX` behind one as the flags -o and -X."""
@@ -309,7 +309,7 @@ class OpenCommand(Command):
             if given is None:
                 raise typer.BadParameter(f"{name} needs a value", ctx)
             found.append((name.removeprefix("--"), given))
-        ctx.meta[OPEN_OPTIONS] = tuple(found)
+        ctx.meta[SETTING_OPTIONS] = tuple(found)
         return super().parse_args(ctx, rest)
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
@@ -406,7 +406,7 @@ def load_command(row: CommandRow) -> Any:
         return SubGroup(row)
     module, _, function = row.target.partition(":")
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
-    kind = ProgramCommand if row.arguments else OpenCommand if row.open_options else Command
+    kind = ProgramCommand if row.arguments else SettingsCommand if row.setting_options else Command
     app.command(row.name, cls=kind)(getattr(importlib.import_module(f"crucible.cli.{module}"), function))
     return typer.main.get_command(app)
 

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from crucible.cli.command_table import OPEN_OPTIONS
+from crucible.cli.command_table import SETTING_OPTIONS
 from crucible.cli.context import CommandContext
 from crucible.cli.options.common_options import Yes
 from crucible.cli.output.output import Output
@@ -27,55 +27,57 @@ STDIN = "-"
 Name = Annotated[str, typer.Argument(metavar="NAME", help="Backend; `crucible backends` lists them.")]
 Set = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="FIELD=VALUE", help="A setting; an empty value removes it. Repeatable."),
+    typer.Option("--set", metavar="FIELD=VALUE", help="Set a field; an empty value removes it. Repeatable."),
 ]
-Given = dict[str, object]
+SettingValues = dict[str, object]
 
 
 def show(ctx: typer.Context, name: Name) -> None:
-    """Show a backend's settings: what each means, its value and where that comes from."""
+    """Show a backend's settings: the option, value, source and meaning of each."""
     cli = CommandContext.from_typer(ctx)
     with cli.api() as api:
         view = api.compute.backend(name)
     if cli.out.as_json:
         cli.out.json(view.as_json())
         return
-    for line in _headline(view):
+    for line in _format_state(view):
         cli.out.data(line)
-    rows = [(_option(each), each.value or _unset(each), each.origin, each.description) for each in view.settings]
+    rows = [(f"--{each.option}", _value(each), each.origin, each.description) for each in view.settings]
     cli.out.table(("OPTION", "VALUE", "FROM", "MEANING"), rows)
     for each in view.settings:
         cli.out.say(f"{each.name}: set by --{each.option}, {' or '.join(each.variables)}")
     for machine in view.machines:
-        cli.out.data(f"machine {_machine(machine)}")
+        cli.out.data(f"machine {_format_machine(machine)}")
 
 
 def check(ctx: typer.Context, name: Name, values: Set = None) -> int:
-    """Check a backend, with other settings too, e.g. --host user@box. Changes nothing."""
+    """Check a backend; with options, as it would be with these settings, e.g. --host user@box. Changes nothing."""
     cli = CommandContext.from_typer(ctx)
     with cli.api() as api:
         view = api.compute.backend(name)
         checked = api.compute.check_backend(name, read_settings(view, _pairs(ctx, values)))
     if cli.out.as_json:
         cli.out.json(checked.as_json())
-    _say_check(cli.out, checked)
+    _print_check(cli.out, checked)
     return 0 if checked.ok else 1
 
 
 def connect(ctx: typer.Context, name: Name, values: Set = None, yes: Yes = False) -> int:
     """Connect the server to a backend, or change its settings, e.g. `connect ssh --host user@box`.
 
-    Asks for what is missing, checks the backend, shows what was found and what it would cost, and asks unless --yes.
+    Its settings are options; `crucible backends show NAME` lists them. The command asks for required ones, checks the
+    backend, shows the results and prices, and asks for confirmation unless --yes.
     """
     cli = CommandContext.from_typer(ctx)
     with cli.api() as api:
         view = api.compute.backend(name)
         given = read_settings(view, _pairs(ctx, values))
         if sys.stdin.isatty():
-            given |= {each.name: _ask(cli.out, each) for each in view.settings if _is_missing(each, given)}
+            missing = (each for each in view.settings if each.is_missing and not given.get(each.name))
+            given |= {each.name: _prompt(cli.out, each) for each in missing}
         if not yes:
             checked = api.compute.check_backend(name, given)
-            _say_check(cli.out, checked)
+            _print_check(cli.out, checked)
             if not checked.ok:
                 if cli.out.as_json:
                     cli.out.json(checked.as_json())
@@ -86,7 +88,7 @@ def connect(ctx: typer.Context, name: Name, values: Set = None, yes: Yes = False
                 return 1
         checked = api.compute.connect_backend(name, given)
     if yes:
-        _say_check(cli.out, checked)
+        _print_check(cli.out, checked)
     if cli.out.as_json:
         cli.out.json(checked.as_json())
     cli.out.say(f"{name} is connected. Try it: crucible plan TARGET --backend {name}")
@@ -94,11 +96,13 @@ def connect(ctx: typer.Context, name: Name, values: Set = None, yes: Yes = False
 
 
 def disconnect(ctx: typer.Context, name: Name, yes: Yes = False) -> int:
-    """Place no jobs on a backend any more, and disconnect it once its machines are gone. Asks unless --yes."""
+    """Stop placing jobs on a backend, and disconnect it once its machines are gone. Asks unless --yes."""
     cli = CommandContext.from_typer(ctx)
     with cli.api() as api:
         view = api.compute.backend(name)
-        left = "\n".join(f"{name} has the machine {_machine(each)}. Its jobs continue." for each in view.machines)
+        left = "\n".join(
+            f"{name} has the machine {_format_machine(each)}. Its jobs continue." for each in view.machines
+        )
         if not cli.confirm(f"Disconnect {name}?", yes=yes, why=left):
             return 1
         done = api.compute.disconnect_backend(name)
@@ -106,12 +110,12 @@ def disconnect(ctx: typer.Context, name: Name, yes: Yes = False) -> int:
     if cli.out.as_json:
         cli.out.json({**done.as_json(), "state": state})
     for finding in done.findings:
-        cli.out.say(_finding(finding))
+        cli.out.say(_format_finding(finding))
     if state != "disconnecting":
         cli.out.say(f"{name} is disconnected.")
         return 0
     for machine in done.machines:
-        cli.out.say(f"still there: {_machine(machine)}")
+        cli.out.say(f"still there: {_format_machine(machine)}")
     cli.out.say(
         f"{name} is being disconnected: it gets no new jobs, and ends once its machines are gone and their final bills "
         f"were read. `crucible backends show {name}` shows them, `crucible machines terminate ID` ends one now."
@@ -119,10 +123,10 @@ def disconnect(ctx: typer.Context, name: Name, yes: Yes = False) -> int:
     return 0
 
 
-def read_settings(view: BackendSettingsView, pairs: Iterable[tuple[str, str]]) -> Given:
-    """Return the settings given as options or fields. Raises UnknownName, and BadInput for a secret as an argument."""
+def read_settings(view: BackendSettingsView, pairs: Iterable[tuple[str, str]]) -> SettingValues:
+    """Return the values of settings, by field. Raises UnknownName, and BadInput for a secret on the command line."""
     fields = {name: each for each in view.settings for name in (each.option, each.name, each.name.replace("_", "-"))}
-    given: Given = {}
+    given: SettingValues = {}
     for name, value in pairs:
         declared = fields.get(name)
         if declared is None:
@@ -137,8 +141,8 @@ def read_settings(view: BackendSettingsView, pairs: Iterable[tuple[str, str]]) -
 
 
 def _pairs(ctx: typer.Context, values: Sequence[str] | None) -> Iterator[tuple[str, str]]:
-    """Yield the options that this command does not know itself, and those of --set."""
-    yield from ctx.meta.get(OPEN_OPTIONS, ())
+    """Yield name and value of the options that are settings, and those of --set."""
+    yield from ctx.meta.get(SETTING_OPTIONS, ())
     for value in values or ():
         name, equals, text = value.partition("=")
         if not equals:
@@ -158,28 +162,24 @@ def _secret(declared: SettingView, value: str) -> str:
     return text
 
 
-def _is_missing(each: SettingView, given: Given) -> bool:
-    return each.is_missing and not given.get(each.name)
+def _prompt(out: Output, setting: SettingView) -> str:
+    out.instruct(f"{setting.name}: {setting.description}")
+    question = f"{setting.name}{' (separated by commas)' if setting.many else ''}"
+    return str(typer.prompt(question, hide_input=setting.secret, err=True))
 
 
-def _ask(out: Output, each: SettingView) -> object:
-    out.instruct(f"{each.name}: {each.description}")
-    question = f"{each.name}{' (separated by commas)' if each.many else ''}"
-    return str(typer.prompt(question, hide_input=each.secret, err=True))
-
-
-def _say_check(out: Output, checked: BackendCheckView) -> None:
+def _print_check(out: Output, checked: BackendCheckView) -> None:
     for finding in checked.findings:
-        out.say(_finding(finding))
+        out.say(_format_finding(finding))
     for change in checked.changes:
         out.say(f"{change.name}: {change.before or 'not set'} → {change.after or 'not set'}")
     for offer in checked.offers:
-        out.say(f"offers {_offer(offer)}")
+        out.say(f"offers {_format_offer(offer)}")
     if checked.ok:
-        out.say(f"jobs there: {_who(checked)}")
+        out.say(f"jobs there: {_format_access(checked)}")
 
 
-def _who(checked: BackendCheckView) -> str:
+def _format_access(checked: BackendCheckView) -> str:
     if checked.projects:
         return f"of the projects {', '.join(checked.projects)}, and of users who operate this server"
     if checked.operators_only:
@@ -187,20 +187,20 @@ def _who(checked: BackendCheckView) -> str:
     return "of all projects (--project NAME allows only that project)"
 
 
-def _finding(finding: CheckFindingView) -> str:
+def _format_finding(finding: CheckFindingView) -> str:
     if finding.ok:
         return f"✓ {finding.what}"
     return "\n  ".join(part for part in (f"✗ {finding.what}", finding.why, finding.fix) if part)
 
 
-def _offer(offer: OfferView) -> str:
+def _format_offer(offer: OfferView) -> str:
     price = f"${offer.rate_micros_per_hour / 1e6:g}/h" if offer.rate_micros_per_hour else "at no cost"
     market = "" if offer.market.value == "on_demand" else f" {offer.market.value}"
     why = "" if offer.runnable else f" (not now: {offer.why})"
     return f"{offer.instance_type} in {offer.region}{market}: {price}{why}"
 
 
-def _headline(view: BackendSettingsView) -> Iterator[str]:
+def _format_state(view: BackendSettingsView) -> Iterator[str]:
     by = f" by {view.connected_by}" if view.connected_by else ""
     when = f", last changed by {view.updated_by} at {view.updated_at}" if view.updated_at else ""
     yield f"{view.name} is {view.state}{by}{when}"
@@ -208,15 +208,11 @@ def _headline(view: BackendSettingsView) -> Iterator[str]:
         yield " ".join(part for part in (view.problem.what, view.problem.why, view.problem.fix) if part)
 
 
-def _option(each: SettingView) -> str:
-    return f"--{each.option}"
+def _value(setting: SettingView) -> str:
+    return setting.value or ("missing" if setting.is_missing else "")
 
 
-def _unset(each: SettingView) -> str:
-    return "missing" if each.is_missing else ""
-
-
-def _machine(machine: MachineView) -> str:
+def _format_machine(machine: MachineView) -> str:
     return f"{machine.display_name} ({machine.state}, {machine.instance_type or 'unknown type'})"
 
 

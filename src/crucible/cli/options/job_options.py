@@ -127,13 +127,13 @@ class RunOptions:
         typer.Option(
             "--backend",
             metavar="NAME[,NAME…]",
-            help="Backends to run on, in order of preference: the first with room (default: the best offer).",
+            help="Backends in order of preference; the first with room runs the job (default: the best offer).",
         ),
     ] = None
     fallback: Annotated[
         Many,
         typer.Option(
-            "--fallback", metavar="NAME", help="Further backend, for while the first has no room. Repeatable."
+            "--fallback", metavar="NAME", help="Backend to use while those before it have no room. Repeatable."
         ),
     ] = ()
     market: Annotated[
@@ -143,7 +143,7 @@ class RunOptions:
     ] = None
     spot: Annotated[bool, typer.Option("--spot", help="Same as --market spot."), FieldMapping("market", SPOT)] = False
     spot_fallback: Annotated[
-        bool, typer.Option("--spot-fallback", help="Spot, or on demand if no spot machine is available.")
+        bool, typer.Option("--spot-fallback", help="Use spot, or on-demand if no spot machine is available.")
     ] = False
     region: Annotated[
         Many,
@@ -229,7 +229,7 @@ class RunOptions:
         typer.Option(
             "--max-wait",
             metavar="TIME",
-            help="Longest time in a provider's own queue before the job goes elsewhere (default: no limit).",
+            help="Maximum time in a provider's queue; then the job tries its other backends (default: no limit).",
         ),
         FieldMapping("max_wait_seconds", DURATION),
     ] = None

@@ -112,7 +112,7 @@ class JobFile(BaseModel):
     resume_from: str | None = Field(default=None, description="ID of a checkpoint, of any job, to start from.")
     max_wait: str | int | float | None = Field(
         default=None,
-        description="Longest time in a provider's own queue before the job goes elsewhere (default: no limit).",
+        description="Maximum time in a provider's queue; then the job tries its other backends (default: no limit).",
         examples=["2h"],
     )
     grace: str | int | float | None = Field(default=None, description="Time between TERM and KILL.")
