@@ -69,7 +69,7 @@ class TrainingResumption(Resumption):
     backend: Annotated[str | None, Field(min_length=1, max_length=200, alias="executor")] = None
 
 
-class BackendSettingsGiven(_Request):
+class BackendSettingsChange(_Request):
     """Settings of a backend, on top of those that are stored. One that is null or empty is removed."""
 
     settings: Annotated[

@@ -20,8 +20,8 @@ from crucible.core.errors import BadInput
 from crucible.settings.load import BACKENDS, CONNECTED, default_user_config, read_toml
 from crucible.settings.settings import Settings
 
-EARLIER = {"rehearsal_state": ("rehearsal", "state")}
-"""Settings of 0.1.0 that are fields of a backend now."""
+RENAMED_SETTINGS = {"rehearsal_state": ("rehearsal", "state")}
+"""Settings of 0.1.0 that have become fields of a backend's table."""
 
 
 @dataclass(frozen=True)
@@ -49,18 +49,18 @@ def load_backend_tables(
                 fix=f"Write [{BACKENDS}.{name}] with the settings of the backend below it.",
             )
         found[name] = BackendTable(f"[{BACKENDS}.{name}] in {file}", values)
-    return {**found, **_earlier(settings, found)}
+    return _with_renamed(settings, found)
 
 
-def _earlier(settings: Settings, tables: Mapping[str, BackendTable]) -> dict[str, BackendTable]:
-    """Return the tables that have a field from a setting of 0.1.0 in addition; a table's own value wins."""
-    changed = {}
-    for name, (backend, key) in EARLIER.items():
+def _with_renamed(settings: Settings, tables: Mapping[str, BackendTable]) -> dict[str, BackendTable]:
+    """Return the tables with the values of renamed settings added; a table's own value wins."""
+    merged = dict(tables)
+    for name, (backend, key) in RENAMED_SETTINGS.items():
         old = getattr(settings, name)
         if old.value is not None:
             table = tables.get(backend, BackendTable(old.origin, {}))
             values, origins = {key: str(old.value), **table.values}, {key: old.origin} | dict(table.origins)
             if key in table.values:
                 origins.pop(key)
-            changed[backend] = BackendTable(table.origin, values, origins)
-    return changed
+            merged[backend] = BackendTable(table.origin, values, origins)
+    return merged

@@ -476,7 +476,7 @@ async def test_machines_of_a_backend_that_is_gone_are_still_shown(one: Deploymen
 async def test_what_the_configuration_connects_says_so_and_what_to_change(tmp_path: Path, moon: Moon) -> None:
     harness = await make_harness(tmp_path)
     environ = {"MOON_KEY": KEY}
-    one = process(harness, moon, named=("local", "moon"), named_by="CRUCIBLE_BACKENDS", environ=environ)
+    one = process(harness, moon, configured=("local", "moon"), configured_by="CRUCIBLE_BACKENDS", environ=environ)
     await one.round()
     shown = await one.show()
     assert (shown.state, shown.connected_by) == ("connected", "CRUCIBLE_BACKENDS")
@@ -490,7 +490,7 @@ async def test_what_the_configuration_connects_says_so_and_what_to_change(tmp_pa
 
 async def test_one_that_lacks_settings_is_shown_as_failed(tmp_path: Path, moon: Moon) -> None:
     harness = await make_harness(tmp_path)
-    one = process(harness, moon, named=("local", "moon"), named_by="CRUCIBLE_BACKENDS")
+    one = process(harness, moon, configured=("local", "moon"), configured_by="CRUCIBLE_BACKENDS")
     await one.round()
     shown = await one.show()
     assert shown.state == "failed"

@@ -1,4 +1,4 @@
-"""Makes the backends of one process, from the settings of several sources."""
+"""Make the backends of one process, from the settings of several sources."""
 
 from __future__ import annotations
 
@@ -34,16 +34,17 @@ def _cannot_make(name: str, settings: BackendSettings) -> Backend:
 
 @dataclass(frozen=True)
 class BackendFactory:
-    """`named`: the backends that the setting `backends` names, which comes from `named_by`.
-
-    `tables`: the settings of backends in the user's configuration file, by backend; `environ`: the server's variables.
-    """
+    """Makes the backends of this process. Without `make` it only describes them."""
 
     make: Make = _cannot_make
-    named: tuple[str, ...] = ()
-    named_by: str = ""
+    configured: tuple[str, ...] = ()
+    """The backends in the setting `backends`, which are always connected."""
+    configured_by: str = ""
+    """The source of that setting."""
     tables: Mapping[str, SettingsSource] = field(default_factory=dict, repr=False)
+    """The settings in the user's configuration file, by backend."""
     environ: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """The server's variables."""
     rows: Mapping[str, BackendRow] = field(default_factory=lambda: ROWS)
 
     @property
@@ -58,17 +59,20 @@ class BackendFactory:
         return describe(name, self.model(name))
 
     def fill(
-        self, name: str, stored: Mapping[str, object] = MappingProxyType({}), given: Mapping[str, object] | None = None
+        self,
+        name: str,
+        stored: Mapping[str, object] = MappingProxyType({}),
+        requested: Mapping[str, object] | None = None,
     ) -> FilledSettings[BackendSettings]:
-        """Return the settings in effect: `stored` ones, those `given` with a request, then file and environment.
+        """Return the settings in effect: `stored` ones, those `requested` by a user, then file and environment.
 
         Raises UnknownName, MissingSettings, BadInput, NotInstalled.
         """
         model = self.model(name)
-        sources = [SettingsSource(STORED, stored), SettingsSource("the request", given or {})]
-        return fill(name, model, [*sources, *self.overlays(name)])
+        sources = [SettingsSource(STORED, stored), SettingsSource("the request", requested or {})]
+        return fill(name, model, [*sources, *self.overriding_sources(name)])
 
-    def overlays(self, name: str) -> Iterator[SettingsSource]:
+    def overriding_sources(self, name: str) -> Iterator[SettingsSource]:
         """Yield the sources that override what is stored."""
         if name in self.tables:
             yield self.tables[name]

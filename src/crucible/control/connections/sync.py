@@ -54,7 +54,7 @@ class ConnectionSync:
         self._factory = factory
         self._check_deployment = check_deployment
         self._shared = shared
-        self._made: dict[str, Stamp] = {name: None for name in factory.named if name in live}
+        self._made: dict[str, Stamp] = {name: None for name in factory.configured if name in live}
         self._failed: dict[str, tuple[Stamp, float]] = {}
         self._lock = asyncio.Lock()
         self.problems: dict[str, CrucibleError] = {}
@@ -64,7 +64,7 @@ class ConnectionSync:
         async with self._lock:
             before = self._live.revision
             found = {each.name: each for each in await self._ports.db.read(rows.list_connections)}
-            names = {*self._factory.named, *found}
+            names = {*self._factory.configured, *found}
             await asyncio.gather(*(self._apply(name, found.get(name)) for name in sorted(names)))
             for name in sorted({*self._made, *self.problems} - names):
                 await self._drop(name)

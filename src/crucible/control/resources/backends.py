@@ -51,7 +51,7 @@ class CheckFailed(BadInput):
 
 
 @dataclass(frozen=True)
-class Candidate:
+class ProposedBackend:
     """A backend as it would be with the settings of a request. `stored` and `secrets` are what would be stored."""
 
     name: str
@@ -100,14 +100,18 @@ class Backends:
         )
         hidden = {} if stored is None else {**stored.settings, **dict.fromkeys(stored.secrets, HIDDEN)}
         values, origins = dict(hidden), dict.fromkeys(hidden, STORED)
-        for source in self._factory.overlays(name):
+        for source in self._factory.overriding_sources(name):
             for key, value in source.values.items():
                 values[key], origins[key] = value, source.origins.get(key, source.origin)
         problem = self._sync.problems.get(name)
         return BackendSettingsView(
             name=name,
             state=self._state(name, stored),
-            connected_by=self._factory.named_by if name in self._factory.named else STORED if stored else None,
+            connected_by=self._factory.configured_by
+            if name in self._factory.configured
+            else STORED
+            if stored
+            else None,
             updated_at=None if stored is None else iso(stored.updated_at),
             updated_by=None if stored is None else stored.updated_by,
             about=(model.__doc__ or "").strip(),
@@ -118,28 +122,28 @@ class Backends:
             machines=machines.items,
         )
 
-    async def check(self, who: Identity, name: str, given: Mapping[str, object]) -> BackendCheckView:
+    async def check(self, who: Identity, name: str, requested: Mapping[str, object]) -> BackendCheckView:
         """Check the backend as it would be with these settings on top of its own. Changes nothing."""
         who.require(Permission.OPERATE)
-        candidate = await self._candidate(name, given)
+        proposed = await self._propose(name, requested)
         try:
-            return await self._check(candidate)
+            return await self._check(proposed)
         finally:
-            await self._leave(candidate)
+            await self._leave(proposed)
 
-    async def connect(self, who: Identity, name: str, given: Mapping[str, object]) -> BackendCheckView:
+    async def connect(self, who: Identity, name: str, requested: Mapping[str, object]) -> BackendCheckView:
         """Connect the backend with these settings on top of the stored ones, if its check finds nothing wrong.
 
         Settings that are not given stay; an empty one is removed. Raises CheckFailed, and Conflict if somebody else
         connects it meanwhile.
         """
         who.require(Permission.OPERATE)
-        candidate = await self._candidate(name, given)
-        checked = await self._check(candidate)
+        proposed = await self._propose(name, requested)
+        checked = await self._check(proposed)
         if not checked.ok:
-            await self._leave(candidate)
+            await self._leave(proposed)
             raise _check_failed(checked)
-        await self._ports.write(lambda conn, now: self._put(conn, who, candidate, now))
+        await self._ports.write(lambda conn, now: self._put(conn, who, proposed, now))
         self._ports.wakeups.wake(TOPIC)
         await self._sync.sync()
         await self._offers.fetch([(name, Need())], OFFERS_SECONDS)
@@ -153,8 +157,8 @@ class Backends:
         """
         who.require(Permission.OPERATE)
         self._factory.model(name)  # raises UnknownName
-        if name in self._factory.named:
-            raise self._named(name)
+        if name in self._factory.configured:
+            raise self._configured_error(name)
         closing = await self._ports.write(lambda conn, now: self._close(conn, who, name, now))
         self._ports.wakeups.wake(TOPIC)
         await self._sync.sync()
@@ -172,20 +176,22 @@ class Backends:
 
     # Checking
 
-    async def _candidate(self, name: str, given: Mapping[str, object]) -> Candidate:
+    async def _propose(self, name: str, requested: Mapping[str, object]) -> ProposedBackend:
         """Return the backend with the settings of the request. Raises an error that names the setting to correct."""
         model = self._factory.model(name)
-        for key in given:
+        for key in requested:
             if key not in model.model_fields:
                 fix = f"`crucible backends show {name}` describes them."
                 raise UnknownName(f"setting of {name}", key[:80], model.model_fields, fix=fix)
-        before, stored = await self._ports.db.read(lambda conn: self._read(conn, name, given))
-        changed = {key: value for key, value in given.items() if not _is_empty(value)}
-        kept = {key: value for key, value in stored.items() if key not in given}
+        before, stored = await self._ports.db.read(lambda conn: self._read(conn, name, requested))
+        changed = {key: value for key, value in requested.items() if not _is_empty(value)}
+        kept = {key: value for key, value in stored.items() if key not in requested}
         effective = self._factory.fill(name, kept, changed).settings
         # What is stored must be valid by itself, also where a file or a variable overrides it.
         asked = SettingsSource("the request", changed)
-        valid = fill(name, model, [*self._factory.overlays(name), SettingsSource(STORED, kept), asked]).settings
+        valid = fill(
+            name, model, [*self._factory.overriding_sources(name), SettingsSource(STORED, kept), asked]
+        ).settings
         if "projects" in changed:
             await self._ports.db.read(lambda conn: _require_projects(conn, valid.projects))
         named = {*kept, *changed}
@@ -194,21 +200,21 @@ class Backends:
         changes = _changes(self._factory.fields(name), stored, {**plain, **secrets})
         live = self._backends.has(name) and not changes and name not in self._sync.problems
         backend = self._backends.get(name) if live else await self._sync.make(name, effective)
-        return Candidate(name, backend, effective, before, plain, secrets, changes)
+        return ProposedBackend(name, backend, effective, before, plain, secrets, changes)
 
     def _read(
-        self, conn: Connection, name: str, given: Mapping[str, object]
+        self, conn: Connection, name: str, requested: Mapping[str, object]
     ) -> tuple[StoredConnection | None, dict[str, object]]:
         """Return the connection and its values; those of secrets are only needed if not all of them are given."""
         found = rows.find(conn, name)
         if found is None:
             return None, {}
-        if given.keys() >= set(found.secrets):
+        if requested.keys() >= set(found.secrets):
             return found, dict(found.settings)
         return found, self._store.values(conn, found)
 
-    async def _check(self, candidate: Candidate) -> BackendCheckView:
-        name, backend, secrets = candidate.name, candidate.backend, tuple(candidate.settings.secrets().values())
+    async def _check(self, proposed: ProposedBackend) -> BackendCheckView:
+        name, backend, secrets = proposed.name, proposed.backend, tuple(proposed.settings.secrets().values())
         lane = f"check {name}"
         try:
             findings = list(await self._ports.calls.run(lane, backend.check, CHECK_DEADLINE))
@@ -223,30 +229,30 @@ class Backends:
             connected=False,
             findings=tuple(_finding_view(finding, secrets) for finding in findings),
             offers=tuple(map(offer_view, best)),
-            changes=candidate.changes,
+            changes=proposed.changes,
             operators_only=backend.capabilities.operators_only,
-            projects=candidate.settings.projects,
+            projects=proposed.settings.projects,
         )
 
-    async def _leave(self, candidate: Candidate) -> None:
+    async def _leave(self, proposed: ProposedBackend) -> None:
         """Let a backend that was only made for a check end what it has started."""
-        backend = candidate.backend
-        if isinstance(backend, Leaves) and not self._backends.has(candidate.name):
+        backend = proposed.backend
+        if isinstance(backend, Leaves) and not self._backends.has(proposed.name):
             with contextlib.suppress(CrucibleError):
-                await self._ports.calls.run(f"check {candidate.name}", backend.leave, LEAVE_DEADLINE)
+                await self._ports.calls.run(f"check {proposed.name}", backend.leave, LEAVE_DEADLINE)
 
     # Writing
 
-    def _put(self, conn: Connection, who: Identity, candidate: Candidate, now: float) -> None:
-        name, known = candidate.name, rows.find(conn, candidate.name)
-        if (known and known.stamp) != (candidate.before and candidate.before.stamp):
+    def _put(self, conn: Connection, who: Identity, proposed: ProposedBackend, now: float) -> None:
+        name, known = proposed.name, rows.find(conn, proposed.name)
+        if (known and known.stamp) != (proposed.before and proposed.before.stamp):
             raise Conflict(
                 f"The settings of {name} were changed meanwhile.",
                 why="Somebody else connected or disconnected it while it was checked.",
                 fix=f"Look at `crucible backends show {name}`, then try again.",
             )
-        self._store.put(conn, name, candidate.stored, candidate.secrets, now, who.name)
-        data = {"settings": sorted({*candidate.stored, *candidate.secrets}), "new": known is None}
+        self._store.put(conn, name, proposed.stored, proposed.secrets, now, who.name)
+        data = {"settings": sorted({*proposed.stored, *proposed.secrets}), "new": known is None}
         audit.record(conn, who, "backend.connect", name, now, data=data)
 
     def _close(self, conn: Connection, who: Identity, name: str, now: float) -> StoredConnection:
@@ -261,9 +267,9 @@ class Backends:
         assert closing is not None, "it was found in this transaction"
         return closing
 
-    def _named(self, name: str) -> Conflict:
-        others = ",".join(each for each in self._factory.named if each != name) or "none"
-        origin = self._factory.named_by
+    def _configured_error(self, name: str) -> Conflict:
+        others = ",".join(each for each in self._factory.configured if each != name) or "none"
+        origin = self._factory.configured_by
         return Conflict(
             f"{name} is connected by the configuration of the server.",
             why=f"The setting `backends` names it; it comes from {origin}.",

@@ -172,7 +172,7 @@ def build_control(options: ControlOptions) -> ControlPlane:
         catalog=options.home / "catalog",
         price_keys={name: Secret(key) for name, variable in KEYS.items() if (key := options.environ.get(variable))},
     )
-    return ControlPlane(ports, _named_backends(factory), deployment)
+    return ControlPlane(ports, _configured_backends(factory), deployment)
 
 
 def _check_deployment(options: ControlOptions, conn: Connection, now: float, nearby: frozenset[str]) -> None:
@@ -272,10 +272,10 @@ def _factory(options: ControlOptions, agents_url_file: Path, agent_file: AgentFi
     return factory
 
 
-def _named_backends(factory: BackendFactory) -> LiveBackends:
+def _configured_backends(factory: BackendFactory) -> LiveBackends:
     """Return the backends that the setting `backends` names, without those whose settings are in the database."""
     live = LiveBackends()
-    for name in factory.named:
+    for name in factory.configured:
         with contextlib.suppress(MissingSettings):
             settings = factory.fill(name).settings
             live.put(name, factory.make(name, settings), settings, closing=False)

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path
 
 from crucible.core.compute.tiers import TIERS
-from crucible.core.requests import BackendSettingsGiven
+from crucible.core.requests import BackendSettingsChange
 from crucible.core.routing.plan_request import PlanRequest
 from crucible.core.views.backends import BackendCheckView, BackendDisconnectView, BackendSettingsView
 from crucible.core.views.compute import BackendPage, TierPage
@@ -43,7 +43,7 @@ async def backend(backend: BackendName, control: Control, who: Who) -> BackendSe
 
 @router.post("/backends/{backend}/check", responses=problem_responses(503, 504))
 async def check_backend(
-    backend: BackendName, body: BackendSettingsGiven, control: Control, who: Who
+    backend: BackendName, body: BackendSettingsChange, control: Control, who: Who
 ) -> BackendCheckView:
     """Check a backend as it would be with these settings, and show its cheapest offers; for administrators.
 
@@ -54,7 +54,7 @@ async def check_backend(
 
 @router.post("/backends/{backend}/connect", responses=problem_responses(409, 503, 504))
 async def connect_backend(
-    backend: BackendName, body: BackendSettingsGiven, control: Control, who: Who
+    backend: BackendName, body: BackendSettingsChange, control: Control, who: Who
 ) -> BackendCheckView:
     """Check a backend with these settings and, if nothing is wrong, store them and connect it; for administrators.
 
