@@ -11,7 +11,6 @@ from crucible.backends.settings import (
     BackendSettings,
     MissingSettings,
     SecretValue,
-    SettingsSource,
     describe,
     environment_source,
     fill,
@@ -20,6 +19,7 @@ from crucible.backends.settings import (
 )
 from crucible.core.errors import BadInput, UnknownName
 from crucible.core.secret import Secret
+from crucible.core.settings_source import SettingsSource
 
 
 class MoonSettings(BackendSettings):

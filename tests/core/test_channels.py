@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from crucible.backends.base import Reach
-from crucible.core.channels import Channel, check_channel, choose_channel, is_loopback
+from crucible.core.channels import Channel, Reach, check_channel, choose_channel, is_loopback
 
 HERE = "http://127.0.0.1:4000"
 OPEN = "https://crucible.example.org"

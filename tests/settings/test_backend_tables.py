@@ -8,7 +8,8 @@ import pytest
 
 from crucible.client.server.user_config import set_setting, unset_setting
 from crucible.core.errors import BadInput
-from crucible.settings import BackendTable, Settings, load_backend_tables, load_settings
+from crucible.core.settings_source import SettingsSource
+from crucible.settings import Settings, load_backend_tables, load_settings
 
 TABLES = """\
 request_seconds = 5
@@ -26,7 +27,7 @@ def config(tmp_path: Path) -> Path:
     return tmp_path / "config.toml"
 
 
-def load(config: Path, folder: Path | None = None, **environ: str) -> tuple[Settings, dict[str, BackendTable]]:
+def load(config: Path, folder: Path | None = None, **environ: str) -> tuple[Settings, dict[str, SettingsSource]]:
     settings = load_settings(environ=environ, folder=folder or config.parent / "project", user_config=config)
     return settings, load_backend_tables(settings, user_config=config)
 
@@ -35,7 +36,7 @@ def test_the_users_file_names_backends_and_their_settings(config: Path) -> None:
     config.write_text(TABLES)
     settings, tables = load(config)
     assert (settings.backends.value, settings.backends.origin) == (("local", "moon"), str(config))
-    assert tables == {"moon": BackendTable(f"[backends.moon] in {config}", {"region": "eu"})}
+    assert tables == {"moon": SettingsSource(f"[backends.moon] in {config}", {"region": "eu"})}
 
 
 def test_a_table_alone_connects_nothing(config: Path) -> None:

@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from crucible.core.errors import BadInput
 from crucible.settings import Settings, load_backend_tables
 
 if TYPE_CHECKING:
-    from crucible.backends.settings import SettingsSource
     from crucible.control.control_plane import ControlPlane
     from crucible.core.people.openid import OpenIdClient
     from crucible.server.state_folder import StateFolder
@@ -45,7 +43,7 @@ def build_control(home: StateFolder, settings: Settings) -> ControlPlane:
             prune_after=settings.prune_after.value,
             backends=settings.backends.value,
             backends_by=settings.backends.origin,
-            backend_tables=_backend_tables(settings),
+            backend_tables=load_backend_tables(settings),
             channel=settings.channel.value,
             shared_computer=settings.shared_computer.value,
             models_python=settings.models_python.value,
@@ -59,13 +57,6 @@ def build_control(home: StateFolder, settings: Settings) -> ControlPlane:
             environ=dict(os.environ),
         )
     )
-
-
-def _backend_tables(settings: Settings) -> Mapping[str, SettingsSource]:
-    from crucible.backends.settings import SettingsSource
-
-    tables = load_backend_tables(settings)
-    return {name: SettingsSource(table.origin, table.values, table.origins) for name, table in tables.items()}
 
 
 def _store_options(settings: Settings) -> StoreOptions:

@@ -13,38 +13,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, runtime_checkable
 
+from crucible.core.channels import Reach as Reach  # part of the contract
 from crucible.core.compute.offers import Market, Need, Nodes, Offer, OnDemand, ProviderQueue
 from crucible.core.compute.pricing import Segment
 from crucible.core.compute.resources import Allocation
 from crucible.core.errors import CrucibleError, NoCapacity, Trouble, Unreachable
 from crucible.wire.documents.bootstrap import Bootstrap
-
-
-class Reach(enum.StrEnum):
-    """How agents on a backend's machines can reach the control plane."""
-
-    SAME_COMPUTER = "same_computer"
-    """It runs on the server's computer as the server's user, and sees the same files."""
-    LOOPBACK = "loopback"
-    """It runs on the server's computer and can call the server there, but shares no folder with it."""
-    MOUNT = "mount"
-    """A container or sandbox that has the server's folders mounted."""
-    SHARED_DIR = "shared_dir"
-    """A computer that shares folders with the server, such as a node of a cluster."""
-    TUNNEL = "tunnel"
-    """A computer to which the backend builds a tunnel (`Tunnels`)."""
-    INTERNET = "internet"
-    """A computer that can reach public addresses and buckets, such as a cloud's machine."""
-
-    @property
-    def is_here(self) -> bool:
-        """Whether its machines are on the server's computer."""
-        return self in (Reach.SAME_COMPUTER, Reach.LOOPBACK)
-
-    @property
-    def may_see_paths(self) -> bool:
-        """Whether a path of the submitting computer may exist on its machines."""
-        return self not in (Reach.LOOPBACK, Reach.INTERNET)
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import types
 import typing
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Annotated, Any, Generic, TypeVar
 
@@ -18,6 +18,7 @@ from pydantic_core import PydanticUndefined
 
 from crucible.core.errors import BadInput, UnknownName
 from crucible.core.secret import Secret
+from crucible.core.settings_source import SettingsSource
 
 MAX_VALUE = 32 * 1024
 """Characters of one value: enough for a key file."""
@@ -100,15 +101,6 @@ class SettingField:
     """Its option of `crucible backends connect`, without the dashes."""
     variables: tuple[str, ...]
     """Environment variables that set it; the first one wins."""
-
-
-@dataclass(frozen=True)
-class SettingsSource:
-    """The raw values of one source, by field. `origin`: its name; `origins`: more exact names, by field."""
-
-    origin: str
-    values: Mapping[str, object] = field(repr=False)
-    origins: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

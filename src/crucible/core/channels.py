@@ -9,6 +9,33 @@ from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 
+class Reach(enum.StrEnum):
+    """How agents on a backend's machines can reach the control plane."""
+
+    SAME_COMPUTER = "same_computer"
+    """It runs on the server's computer as the server's user, and sees the same files."""
+    LOOPBACK = "loopback"
+    """It runs on the server's computer and can call the server there, but shares no folder with it."""
+    MOUNT = "mount"
+    """It is a container or sandbox that has the server's folders mounted."""
+    SHARED_DIR = "shared_dir"
+    """It is a computer that shares folders with the server, such as a node of a cluster."""
+    TUNNEL = "tunnel"
+    """It can call the server through a tunnel, if the backend builds one."""
+    INTERNET = "internet"
+    """It can call an address that is open to the internet, and buckets."""
+
+    @property
+    def is_here(self) -> bool:
+        """Whether its machines are on the server's computer."""
+        return self in (Reach.SAME_COMPUTER, Reach.LOOPBACK)
+
+    @property
+    def may_see_paths(self) -> bool:
+        """Whether a path of the submitting computer may exist on its machines."""
+        return self not in (Reach.LOOPBACK, Reach.INTERNET)
+
+
 class Channel(enum.StrEnum):
     HTTPS = "https"
     """The agent calls the agents' listener."""
@@ -43,9 +70,9 @@ BUCKETS = ("s3", "gs", "az", "azure", "abfs")
 
 @cache
 def choose_channel(
-    reach: str, server_url: str, store_url: str, wanted: Channel = Channel.HTTPS, *, tunnels: bool = False
+    reach: Reach, server_url: str, store_url: str, wanted: Channel = Channel.HTTPS, *, tunnels: bool = False
 ) -> ChannelChoice:
-    """Return the channel for agents on machines of this reach (`backends.base.Reach`).
+    """Return the channel for agents on machines of this reach.
 
     `server_url` is the agents' listener, `store_url` a path or the URL of a bucket. `wanted` decides if both work.
     `tunnels`: the backend builds tunnels to this server.
@@ -53,7 +80,7 @@ def choose_channel(
     https, store = _calls(reach, server_url), _stores(reach, store_url)
     if wanted is Channel.STORE and store:
         return ChannelChoice(Channel.STORE, store)
-    if reach == "tunnel" and tunnels and server_url:
+    if reach is Reach.TUNNEL and tunnels and server_url:
         return ChannelChoice(Channel.TUNNEL, "the backend builds a tunnel to this server")
     if https:
         return ChannelChoice(Channel.HTTPS, https)
@@ -79,35 +106,35 @@ def check_channel(choice: ChannelChoice, *, private: bool, secrets: bool, lackin
     )
 
 
-def _calls(reach: str, server_url: str) -> str:
+def _calls(reach: Reach, server_url: str) -> str:
     """Return why agents there can call the server; empty if they cannot."""
     if not server_url:
         return ""
-    if reach in ("same_computer", "loopback"):
+    if reach.is_here:
         return "the machine is this computer"
     return "" if is_loopback(server_url) else "the server's address is open to it"
 
 
-def _stores(reach: str, store_url: str) -> str:
+def _stores(reach: Reach, store_url: str) -> str:
     """Return why agents there can use the store; empty if they cannot."""
     scheme = urlsplit(store_url).scheme if "://" in store_url else ""
     if scheme in BUCKETS:
         return "the store is a bucket"
-    if store_url and scheme in ("", "file") and reach in ("same_computer", "mount", "shared_dir"):
+    if store_url and scheme in ("", "file") and reach in (Reach.SAME_COMPUTER, Reach.MOUNT, Reach.SHARED_DIR):
         return "the store is a folder that it sees"
     return ""
 
 
-def _why_none(reach: str) -> str:
-    if reach == "tunnel":
+def _why_none(reach: Reach) -> str:
+    if reach is Reach.TUNNEL:
         return "its machines can neither call this server nor see the store, and nothing builds a tunnel"
-    if reach == "internet":
+    if reach is Reach.INTERNET:
         return "its machines can neither call this server, which listens on this computer alone, nor see its folder"
     return "its machines can neither call this server nor see the store"
 
 
-def _fix(reach: str) -> str:
-    if reach in ("internet", "tunnel"):
+def _fix(reach: Reach) -> str:
+    if reach in (Reach.INTERNET, Reach.TUNNEL):
         return "Set store to a bucket (s3://…, gs://…, az://…), or serve on an address that its machines can reach."
     return "Set store to a folder that its machines share with this computer, or to a bucket."
 

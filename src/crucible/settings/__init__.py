@@ -5,7 +5,7 @@ The first source that sets a value wins: a flag, a `CRUCIBLE_*` variable, `./cru
 they pass values down, and no other room reads the environment.
 """
 
-from crucible.settings.backend_tables import BackendTable, load_backend_tables
+from crucible.settings.backend_tables import load_backend_tables
 from crucible.settings.load import default_logins, default_user_config, load_settings
 from crucible.settings.setting import Setting
 from crucible.settings.settings import HIDDEN, NAMES, RULES, SERVER_NAMES, Settings
@@ -15,7 +15,6 @@ __all__ = [
     "NAMES",
     "RULES",
     "SERVER_NAMES",
-    "BackendTable",
     "Setting",
     "Settings",
     "default_logins",

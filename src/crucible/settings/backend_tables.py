@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from crucible.core.errors import BadInput
+from crucible.core.settings_source import SettingsSource
 from crucible.settings.load import BACKENDS, CONNECTED, default_user_config, read_toml
 from crucible.settings.settings import Settings
 
@@ -24,22 +24,13 @@ RENAMED_SETTINGS = {"rehearsal_state": ("rehearsal", "state")}
 """Settings of 0.1.0 that have become fields of a backend's table."""
 
 
-@dataclass(frozen=True)
-class BackendTable:
-    """Raw settings of a backend. `origins`: the source of a field, if it is not `origin`."""
-
-    origin: str
-    values: Mapping[str, object] = field(repr=False)
-    origins: Mapping[str, str] = field(default_factory=dict)
-
-
 def load_backend_tables(
     settings: Settings, *, environ: Mapping[str, str] | None = None, user_config: Path | None = None
-) -> dict[str, BackendTable]:
-    """Return the tables by backend. Raises BadInput for a file that cannot be read, or a table that is none."""
+) -> dict[str, SettingsSource]:
+    """Return the tables by backend. Raises BadInput for a file that cannot be read, or a value that is not a table."""
     file = user_config or default_user_config(os.environ if environ is None else environ)
     tables = read_toml(file).get(BACKENDS)
-    found: dict[str, BackendTable] = {}
+    found: dict[str, SettingsSource] = {}
     for name, values in tables.items() if isinstance(tables, dict) else ():
         if name == CONNECTED:
             continue
@@ -48,19 +39,19 @@ def load_backend_tables(
                 f"{BACKENDS}.{name} in {file} is not a table.",
                 fix=f"Write [{BACKENDS}.{name}] with the settings of the backend below it.",
             )
-        found[name] = BackendTable(f"[{BACKENDS}.{name}] in {file}", values)
+        found[name] = SettingsSource(f"[{BACKENDS}.{name}] in {file}", values)
     return _with_renamed(settings, found)
 
 
-def _with_renamed(settings: Settings, tables: Mapping[str, BackendTable]) -> dict[str, BackendTable]:
+def _with_renamed(settings: Settings, tables: Mapping[str, SettingsSource]) -> dict[str, SettingsSource]:
     """Return the tables with the values of renamed settings added; a table's own value wins."""
     merged = dict(tables)
     for name, (backend, key) in RENAMED_SETTINGS.items():
         old = getattr(settings, name)
         if old.value is not None:
-            table = tables.get(backend, BackendTable(old.origin, {}))
+            table = tables.get(backend, SettingsSource(old.origin, {}))
             values, origins = {key: str(old.value), **table.values}, {key: old.origin} | dict(table.origins)
             if key in table.values:
                 origins.pop(key)
-            merged[backend] = BackendTable(table.origin, values, origins)
+            merged[backend] = SettingsSource(table.origin, values, origins)
     return merged

@@ -15,7 +15,7 @@ from tests.control.harness import ControlHarness, give_back, job_spec, join, mak
 from tests.control.moon import KEY, Moon, MoonBackend
 
 from crucible.backends.base import NotInstalled, Reach
-from crucible.backends.settings import MissingSettings, SettingsSource
+from crucible.backends.settings import MissingSettings
 from crucible.control.control_plane import ControlPlane
 from crucible.control.db import schema as t
 from crucible.control.resources.backends import CheckFailed
@@ -25,6 +25,7 @@ from crucible.core.errors import BadInput, Conflict, Forbidden, NoCapacity, NotF
 from crucible.core.lifecycle import JobState, MachineState
 from crucible.core.people.identity import OWNER, Identity, LoginMethod, Role
 from crucible.core.routing.plan_request import PlanRequest
+from crucible.core.settings_source import SettingsSource
 
 GIVEN = {"api_key": KEY, "region": "serenity"}
 

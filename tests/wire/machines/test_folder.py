@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from crucible.wire.files.locks import hold_lock
 from crucible.wire.machines.folder import Ending, Launched, MachineFolder, Tags, read_doc, write_doc
-from crucible.wire.machines.processes import locked
 from crucible.wire.process import Process, find_process
 
 NOBODY = Process(1, "never")
@@ -76,17 +76,17 @@ class TestHost:
     def test_it_lives_when_its_process_does_and_holds_the_lock(self, folder: MachineFolder) -> None:
         write_doc(folder.path / "host.json", {"pid": me().pid, "start_time": me().start_time})
         assert folder.host is None
-        with locked(folder.path / "host.lock", 0):
+        with hold_lock(folder.path / "host.lock", 0):
             assert folder.host == me()
 
     def test_start_times_may_be_numbers(self, folder: MachineFolder) -> None:
         write_doc(folder.path / "host.json", {"pid": me().pid, "start_time": int(me().start_time)})
-        with locked(folder.path / "host.lock", 0):
+        with hold_lock(folder.path / "host.lock", 0):
             assert folder.host == me()
 
     def test_a_lock_without_the_process_is_not_enough(self, folder: MachineFolder) -> None:
         write_doc(folder.path / "host.json", {"pid": me().pid, "start_time": "1"})
-        with locked(folder.path / "host.lock", 0):
+        with hold_lock(folder.path / "host.lock", 0):
             assert folder.host is None
 
 
@@ -108,7 +108,7 @@ class TestAttempts:
         attempt = folder.path / "attempts" / "att-1-0"
         attempt.mkdir(parents=True)
         (attempt / "done").touch()
-        with locked(attempt / "runner.lock", 0):
+        with hold_lock(attempt / "runner.lock", 0):
             assert folder.unfinished() == 1
 
     def test_the_group_is_known_from_the_runner_too(self, folder: MachineFolder) -> None:

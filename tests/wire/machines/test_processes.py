@@ -1,18 +1,14 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from signal import SIGKILL
 
-import pytest
-
-from crucible.wire.machines.processes import group_members, locked, processes_with_variable
-from crucible.wire.process import Process, find_process, is_locked
+from crucible.wire.machines.processes import group_members, processes_with_variable
+from crucible.wire.process import Process, find_process
 
 WAIT = "import signal; print(flush=True); signal.pause()"
 
@@ -54,48 +50,3 @@ class TestFinding:
         with waiting(CRUCIBLE_ATTEMPT_ID="att-1") as one, waiting(CRUCIBLE_ATTEMPT_ID="att-10"):
             assert processes_with_variable("CRUCIBLE_ATTEMPT_ID", ["att-1"]) == {named(one.pid)}
             assert processes_with_variable("CRUCIBLE_ATTEMPT_ID", []) == frozenset()
-
-
-class TestLocks:
-    def test_a_lock_is_seen_while_it_is_held(self, tmp_path: Path) -> None:
-        path = tmp_path / "lock"
-        assert not is_locked(path)
-        with locked(path, 0):
-            assert is_locked(path)
-        assert not is_locked(path)
-
-    def test_a_lock_ends_with_its_process(self, tmp_path: Path) -> None:
-        path = tmp_path / "lock"
-        code = f"import fcntl, signal; f = open({str(path)!r}, 'w'); fcntl.flock(f, fcntl.LOCK_EX); "
-        with waiting(code + WAIT) as started:
-            assert is_locked(path)
-            started.kill()
-            started.wait()
-            assert not is_locked(path)
-
-    def test_who_waits_too_long_is_told(self, tmp_path: Path) -> None:
-        with locked(tmp_path / "lock", 0), pytest.raises(TimeoutError), locked(tmp_path / "lock", 0.05):
-            pass
-
-    def test_an_error_inside_lets_the_lock_go(self, tmp_path: Path) -> None:
-        with pytest.raises(KeyError), locked(tmp_path / "lock", 0):
-            raise KeyError
-        assert not is_locked(tmp_path / "lock")
-
-    def test_a_lock_in_a_removed_folder_cannot_be_had(self, tmp_path: Path) -> None:
-        with pytest.raises(FileNotFoundError), locked(tmp_path / "gone" / "lock", 0):
-            pass
-
-    def test_the_lock_of_a_removed_file_does_not_count(self, tmp_path: Path) -> None:
-        path = tmp_path / "lock"
-        with locked(path, 0):
-            path.unlink()
-            with locked(path, 0):
-                assert is_locked(path)
-
-    def test_looking_does_not_take_it(self, tmp_path: Path) -> None:
-        path = tmp_path / "lock"
-        path.touch()
-        assert not is_locked(path)
-        with open(path) as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

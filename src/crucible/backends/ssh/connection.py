@@ -29,8 +29,8 @@ from crucible.backends.ssh.remote import (
 )
 from crucible.backends.ssh.settings import SshHost
 from crucible.core.errors import Trouble
+from crucible.wire.files.locks import hold_lock
 from crucible.wire.http.client import BaseUrl, unix_url
-from crucible.wire.machines.processes import locked
 
 REQUEST_SECONDS = 10.0
 BUSY_SECONDS = 5.0
@@ -99,7 +99,7 @@ class HostConnection:
             held.callback(self._lock.release)
             if not self._holds:
                 try:
-                    held.enter_context(locked(self.ssh.lock_file(self.host), seconds))
+                    held.enter_context(hold_lock(self.ssh.lock_file(self.host), seconds))
                 except TimeoutError as error:
                     raise busy from error
             self._holds += 1

@@ -15,12 +15,12 @@ from crucible.backends.settings import (
     BackendSettings,
     FilledSettings,
     SettingField,
-    SettingsSource,
     describe,
     environment_source,
     fill,
 )
 from crucible.core.errors import Trouble
+from crucible.core.settings_source import SettingsSource
 
 STORED = "crucible backends connect"
 """The origin of settings that are stored in the database."""

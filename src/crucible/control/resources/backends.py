@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from sqlalchemy import Connection, select
 
 from crucible.backends.base import Backend, Finding, Leaves
-from crucible.backends.settings import HIDDEN, BackendSettings, SettingField, SettingsSource, fill, stored_values
+from crucible.backends.settings import HIDDEN, BackendSettings, SettingField, fill, stored_values
 from crucible.control.connections import rows
 from crucible.control.connections.factory import STORED
 from crucible.control.connections.redaction import redact, redact_error
@@ -26,6 +26,7 @@ from crucible.core.compute.offers import Need, Offer
 from crucible.core.errors import BadInput, Conflict, CrucibleError, NotFound, UnknownName
 from crucible.core.people.identity import DEFAULT_PROJECT, Identity, Permission
 from crucible.core.secret import Secret
+from crucible.core.settings_source import SettingsSource
 from crucible.core.views.backends import (
     BackendCheckView,
     BackendDisconnectView,

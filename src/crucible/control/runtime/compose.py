@@ -19,7 +19,7 @@ from crucible import __version__
 from crucible.backends.bootstrap import AgentFile
 from crucible.backends.context import BackendContext, today
 from crucible.backends.node_identity import own_node_id
-from crucible.backends.settings import BackendSettings, MissingSettings, SettingsSource
+from crucible.backends.settings import BackendSettings, MissingSettings
 from crucible.catalog import Library
 from crucible.catalog.sources import KEYS
 from crucible.control.agents.agent_file import build_agent
@@ -42,6 +42,7 @@ from crucible.core.channels import Channel
 from crucible.core.ids import Prefix, make_id
 from crucible.core.people.openid import OpenIdClient
 from crucible.core.secret import Secret
+from crucible.core.settings_source import SettingsSource
 from crucible.integrations.addresses import Exceptions, Guard, look_up
 from crucible.integrations.webhook import Webhooks
 from crucible.storage import StorageError, StoreOptions, open_store

@@ -21,8 +21,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Callable
 
+from crucible.wire.files.locks import hold_lock
 from crucible.wire.files.paths import UnsafePath, safe_name
-from crucible.wire.machines.processes import group_members, locked, processes_with_variable
+from crucible.wire.machines.processes import group_members, processes_with_variable
 from crucible.wire.process import Process, is_locked
 
 _REMOVED_LAST = frozenset({"tags.json", "launch.lock"})
@@ -58,7 +59,7 @@ class MachineFolder:
     @contextlib.contextmanager
     def hold(self, seconds: float = 0.0) -> Iterator[None]:
         """Hold the lock of launches and removals. Raises TimeoutError, or FileNotFoundError without a folder."""
-        with locked(self.path / "launch.lock", seconds):
+        with hold_lock(self.path / "launch.lock", seconds):
             yield
 
     def make(self) -> None:

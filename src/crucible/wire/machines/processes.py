@@ -1,18 +1,14 @@
-"""Find processes that outlive the server, by process group or variable, and lock files against other servers."""
+"""Find processes that outlive the server, by process group or variable."""
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import os
-import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 from crucible.wire.process import Process, find_process
 
 _PROC = Path("/proc")
-_RETRY_SECONDS = 0.02
 
 
 def group_members(leader: Process) -> frozenset[Process]:
@@ -70,32 +66,3 @@ def _group(pid: int) -> int | None:
         return os.getpgid(pid)
     except (ProcessLookupError, PermissionError):
         return None
-
-
-@contextlib.contextmanager
-def locked(path: Path, seconds: float) -> Iterator[None]:
-    """Hold the lock on a file, created if needed. Raises TimeoutError if another process holds it that long.
-
-    Raises FileNotFoundError if the folder is gone.
-    """
-    until = time.monotonic() + seconds
-    while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-        try:
-            if _try_lock(descriptor, path):
-                yield
-                return
-        finally:
-            os.close(descriptor)
-        if time.monotonic() >= until:
-            raise TimeoutError(f"{path} is held by another process")
-        time.sleep(_RETRY_SECONDS)
-
-
-def _try_lock(descriptor: int, path: Path) -> bool:
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # A holder may remove the file: a lock on a removed file guards nothing, so open the new one.
-        return os.path.samestat(os.fstat(descriptor), os.stat(path))
-    except (BlockingIOError, FileNotFoundError):
-        return False
