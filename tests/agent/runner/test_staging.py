@@ -22,7 +22,7 @@ from crucible.agent.link.channel import HttpChannel
 from crucible.agent.link.connection import ServerAddress
 from crucible.agent.process.environment import job_environment
 from crucible.agent.runner.attempt_folder import AttemptFolder
-from crucible.agent.runner.staging import Stager
+from crucible.agent.runner.staging import Stager, start_folder
 from crucible.agent.runner.staging_context import StagingAborted, StagingContext, StagingError
 from crucible.wire.documents.desired import Assignment, DataItem, Limits
 from crucible.wire.files.archive import Entry, pack
@@ -130,6 +130,19 @@ def test_in_place(stager: Stager, folder: AttemptFolder, tmp_path: Path) -> None
     assert stager.code(job(in_place=str(tmp_path)), folder) == tmp_path
     with pytest.raises(StagingError, match="--in-place"):
         stager.code(job(in_place="/no/such/folder"), folder)
+
+
+def test_the_folder_to_start_in_is_inside_the_code(tmp_path: Path) -> None:
+    (tmp_path / "code" / "experiments").mkdir(parents=True)
+    (tmp_path / "code" / "file").write_text("")
+    (tmp_path / "code" / "out").symlink_to(tmp_path)
+    code = tmp_path / "code"
+    assert start_folder(code, None) == code
+    assert start_folder(code, "experiments") == code / "experiments"
+    assert start_folder(code, "new/inner").is_dir()
+    for name in ("../code", "/etc", "out", "file"):
+        with pytest.raises(StagingError, match="cannot start in"):
+            start_folder(code, name)
 
 
 def test_local_data_is_linked(stager: Stager, folder: AttemptFolder, tmp_path: Path) -> None:

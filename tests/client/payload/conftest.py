@@ -25,9 +25,9 @@ def folder(tmp_path: Path) -> Path:
 def ask(folder: Path, tmp_path: Path) -> Ask:
     """Sources from a shell in `folder` that has one Python."""
 
-    def make(**changes: Any) -> CodeSource:
-        environ = {"PATH": "/usr/bin", "HOME": str(tmp_path), "GIT_CONFIG_NOSYSTEM": "1"}
-        host = SubmitHost(environ, folder, is_program=lambda path: path == "/usr/bin/python3")
+    def make(home: Path = tmp_path, standing: Path = folder, **changes: Any) -> CodeSource:
+        environ = {"PATH": "/usr/bin", "HOME": str(home), "GIT_CONFIG_NOSYSTEM": "1"}
+        host = SubmitHost(environ, standing, is_program=lambda path: path == "/usr/bin/python3")
         return CodeSource(host=host, scratch=tmp_path / "scratch", **changes)
 
     return make

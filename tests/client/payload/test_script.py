@@ -12,13 +12,12 @@ from crucible.core.job.spec import SourceKind
 
 def test_a_script_becomes_itself_and_its_arguments(folder: Path, ask: Ask) -> None:
     (folder / "train.py").write_text("print(1)\n")
-    (folder / "secret.txt").write_text("not for the job")
     payload = make_payload("train.py", ask(arguments=("--epochs", "3")))
     assert payload.command == ("{python}", "train.py", "--epochs", "3")
     assert names(payload) == ["train.py"]
     assert payload.source.kind is SourceKind.SCRIPT
     assert payload.environment.interpreter == "/usr/bin/python3"
-    assert payload.notes == ()
+    assert (payload.notes, payload.left_out, payload.workdir) == ((), (), None)
 
 
 def test_local_modules_come_along_with_what_they_import(folder: Path, ask: Ask) -> None:
@@ -36,7 +35,7 @@ def test_local_modules_come_along_with_what_they_import(folder: Path, ask: Ask) 
     (folder / "deeper" / "inside").mkdir(parents=True)
     (folder / "deeper" / "inside" / "leaf.py").write_text("")
     (folder / "deeper" / "big.bin").write_text("")
-    assert names(make_payload("train.py", ask())) == [
+    assert names(make_payload("train.py", ask(home=folder))) == [
         "deeper/inside/leaf.py",
         "helper.py",
         "late.py",
@@ -53,12 +52,15 @@ def test_include_adds_files_and_folders(folder: Path, ask: Ask) -> None:
     (folder / "configs" / "deep").mkdir(parents=True)
     (folder / "configs" / "a.yaml").write_text("")
     (folder / "configs" / "deep" / "b.yaml").write_text("")
-    assert names(make_payload("train.py", ask(include=("configs",)))) == [
+    assert names(make_payload("train.py", ask(home=folder, include=("configs",)))) == [
         "configs/a.yaml",
         "configs/deep/b.yaml",
         "train.py",
     ]
-    assert names(make_payload("train.py", ask(include=("configs/*.yaml",)))) == ["configs/a.yaml", "train.py"]
+    only = make_payload("train.py", ask(home=folder, include=("configs/*.yaml",)))
+    assert names(only) == ["configs/a.yaml", "train.py"]
+    both = make_payload("train.py", ask(home=folder, include=("configs", "configs/a.yaml", "configs/*", "train.py")))
+    assert names(both) == ["configs/a.yaml", "configs/deep/b.yaml", "train.py"]
 
 
 @pytest.mark.parametrize("pattern", ["nosuch", "../*", "/etc/*"])
@@ -74,8 +76,8 @@ def test_a_script_elsewhere_brings_the_modules_of_its_own_folder(folder: Path, a
     (folder / "examples" / "train.py").write_text("import helper")
     (folder / "examples" / "helper.py").write_text("")
     (folder / "helper.py").write_text("another one")
-    payload = make_payload("examples/train.py", ask())
-    assert payload.command == ("{python}", "train.py")
+    payload = make_payload("examples/train.py", ask(home=folder))
+    assert (payload.command, payload.workdir) == (("{python}", "train.py"), None)
     assert names(payload) == ["helper.py", "train.py"]
 
 
@@ -147,7 +149,7 @@ def test_a_link_inside_the_folder_comes_with_its_target(folder: Path, ask: Ask) 
     (folder / "shared" / "helper_v2.py").write_text("x = 1")
     (folder / "helper.py").symlink_to("shared/helper_v2.py")
     (folder / "train.py").write_text("import helper")
-    assert names(make_payload("train.py", ask())) == ["helper.py", "shared/helper_v2.py", "train.py"]
+    assert names(make_payload("train.py", ask(home=folder))) == ["helper.py", "shared/helper_v2.py", "train.py"]
 
 
 def test_what_is_uncommitted_is_recorded(folder: Path, ask: Ask, git: Git) -> None:

@@ -24,6 +24,7 @@ NOWHERE = {
     "command": FROM_THE_CODE,
     "bundle": FROM_THE_CODE,
     "in_place": FROM_THE_CODE,
+    "workdir": FROM_THE_CODE,
     "environment": FROM_THE_CODE,
     "source": FROM_THE_CODE,
     "nodes": "jobs on several machines are not supported yet",

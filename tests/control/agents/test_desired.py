@@ -55,8 +55,10 @@ async def test_an_assignment_carries_all_a_runner_needs(harness: ControlHarness)
 async def test_it_travels_unchanged(harness: ControlHarness) -> None:
     await harness.submit(gpus=2, environment={"interpreter": "/usr/bin/python3"})
     await harness.submit(in_place="/home/me")
+    await harness.submit(workdir="experiments/first")
     found = await known(harness)
     assert decode_desired(encode_desired(found)) == found
+    assert "experiments/first" in {assignment.workdir for assignment in found.assignments}
 
 
 async def test_a_job_without_a_size_has_no_limits(harness: ControlHarness) -> None:

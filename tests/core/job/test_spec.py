@@ -146,6 +146,16 @@ def test_a_job_has_a_bundle_or_runs_in_place() -> None:
     refused("in_place", in_place="/tmp/\x00")
 
 
+def test_a_job_starts_in_a_folder_of_its_bundle() -> None:
+    job = spec(bundle=SHA, workdir="experiments/first", command=("{python}", "../train.py", "-v"))
+    assert job.words_in_bundle == ("experiments/first/{python}", "experiments/train.py", "experiments/first/-v")
+    assert "workdir" not in spec(bundle=SHA).model_dump()
+    assert spec(command=("{python}", "train.py")).words_in_bundle == ("{python}", "train.py")
+    refused("in place", in_place="/home/me", workdir="experiments")
+    for folder in ("/", "..", "a/../b", ".", "a//b", "", "a\\b"):
+        refused("inside the bundle", workdir=folder)
+
+
 def test_services_are_not_taken_yet() -> None:
     refused("services are not supported yet", shape="service")
 

@@ -16,7 +16,7 @@ from crucible.agent.process.environment import job_environment
 from crucible.agent.python.environment import EnvironmentBuilder, find_uv
 from crucible.agent.python.pythons import Pythons
 from crucible.agent.runner.attempt_folder import AttemptFolder
-from crucible.agent.runner.staging import Stager
+from crucible.agent.runner.staging import Stager, start_folder
 from crucible.agent.runner.staging_context import StagingContext, StagingError
 from crucible.agent.runner.work_files import StagedFiles
 from crucible.wire.documents.crypto import NoCryptography
@@ -75,7 +75,8 @@ def prepare(
     env.update(secrets)
     first, *rest = assignment.command
     command = (chosen.python if first == PYTHON else first, *rest)
-    return PreparedJob(command, code, env, chosen.python, chosen.about, tuple(secrets.values()))
+    start = start_folder(code, assignment.workdir)
+    return PreparedJob(command, start, env, chosen.python, chosen.about, tuple(secrets.values()))
 
 
 def fetch_secrets(wanted: Sequence[str], channel: Channel, work: StagingContext) -> dict[str, str]:

@@ -32,6 +32,18 @@ DOWNLOAD_ATTEMPTS = 5
 _CHUNK = 256 * 1024
 
 
+def start_folder(code: Path, workdir: str | None) -> Path:
+    """Return the folder of the code to start in; it is made if it has no files. Raises StagingError."""
+    if workdir is None:
+        return code
+    try:
+        folder = safe_join(code, workdir)
+        folder.mkdir(parents=True, exist_ok=True)
+    except (UnsafePath, OSError) as error:
+        raise StagingError(f"the job cannot start in {workdir}: {error}") from error
+    return folder
+
+
 @dataclass(frozen=True)
 class Stager:
     """Stages into an attempt's folder. `cache` keeps bundles for later attempts; None on a single-attempt machine."""
@@ -41,7 +53,7 @@ class Stager:
     cache: Path | None
 
     def code(self, assignment: Assignment, folder: AttemptFolder) -> Path:
-        """Stage the code; returns the folder the job runs in. Raises StagingError, Gone, StagingAborted."""
+        """Stage the code; returns its top folder. Raises StagingError, Gone, StagingAborted."""
         if assignment.in_place is not None:
             user_folder = Path(assignment.in_place)
             if not user_folder.is_dir():

@@ -9,6 +9,7 @@ from typing import Any
 from crucible.cli.compute.predictions import format_accuracy
 from crucible.cli.context import CommandContext
 from crucible.cli.output.format import format_dollars, format_unconnected
+from crucible.client.payload import Payload
 from crucible.core.compute.budget import RAISE_IT
 from crucible.core.compute.offers import Market
 from crucible.core.compute.resources import format_duration, format_memory
@@ -34,25 +35,51 @@ PROFILE_LABELS = {
 HEADS = ("", "BACKEND", "TYPE", "REGION", "MARKET", "SIZE", "TOTAL", "PRICE", "DONE IN", "AVAILABLE", "FIT")
 
 
-def show_plan(cli: CommandContext, request: PlanRequest, *, call: bool) -> int:
-    """Print the plan, with `call` also the launch request that would be sent to the backend; return the exit code.
+def show_plan(cli: CommandContext, request: PlanRequest, payload: Payload | None = None) -> int:
+    """Print the plan; return the exit code. With a payload print its files, and the launch request for the backend.
 
     6: no connected backend can run it; 7: only its cost limit rules offers out.
     """
     with cli.api() as api:
         plan = api.plan(request)
     if cli.out.as_json:
-        cli.out.json(plan.as_json())
+        cli.out.json({**plan.as_json(), **(_files_json(payload) if payload is not None else {})})
     elif cli.out.quiet:
         cli.out.data(plan.chosen.backend if plan.chosen else "")
     else:
         print_plan(cli, plan, request, request.limit)
-        if call and plan.chosen is not None and plan.chosen.call is not None:
+        for line in format_files(payload) if payload is not None else ():
+            cli.out.say(line)
+        if payload is not None and plan.chosen is not None and plan.chosen.call is not None:
             cli.out.data(json.dumps(plan.chosen.call.as_json(), indent=2, sort_keys=True))
         cli.out.say("Nothing was submitted.")
     if plan.chosen is not None or plan.waits:
         return 0
     return RefusedByPolicy.exit_code if plan.too_dear else NoCapacity.exit_code
+
+
+def format_files(payload: Payload) -> Iterator[str]:
+    """Yield each file that would be sent, with its size, and what would not be."""
+    for entry in payload.entries or ():
+        yield f"{format_memory(entry.size):>10}  {entry.name}"
+    if payload.entries is not None:
+        yield f"To send: {format_sent(payload)}"
+    for text in (*payload.left_out, *payload.notes):
+        yield f"Note: {text}"
+
+
+def format_sent(payload: Payload) -> str:
+    """Return how many files are sent, how large they are, and what they are."""
+    entries = payload.entries or ()
+    what = f": {payload.sent}" if payload.sent else ""
+    where = f"; it starts in {payload.workdir}" if payload.workdir else ""
+    count = "1 file" if len(entries) == 1 else f"{len(entries):,} files"
+    return f"{count} ({format_memory(sum(entry.size for entry in entries))}){what}{where}"
+
+
+def _files_json(payload: Payload) -> dict[str, object]:
+    files = [{"name": entry.name, "size": entry.size} for entry in payload.entries or ()]
+    return {"files": files, "left_out": list(payload.left_out)}
 
 
 def print_plan(cli: CommandContext, plan: PlanView, request: PlanRequest, limit: int = SHOWN) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import typer
 
-from crucible.cli.compute.plan import SHOWN, confirm_cost, show_plan
+from crucible.cli.compute.plan import SHOWN, confirm_cost, format_sent, show_plan
 from crucible.cli.context import CommandContext
 from crucible.cli.jobs.follow import DETACHED, follow_to_end, print_submitted
 from crucible.cli.options.job_options import RunOptions, flag_name, option_fills, takes_options
@@ -64,8 +64,11 @@ def run_job(cli: CommandContext, options: RunOptions, after: After = lambda api,
         fields = merge({"project": cli.settings.project.value}, fields)
         spec = make_spec({**fields, **payload.fields()}, _flags(cli))
         request = plan_request(spec, payload, goal)
-        if options.dry_run or options.plan:
-            return show_plan(cli, request, call=options.dry_run)
+        if options.dry_run:
+            return show_plan(cli, request, payload)
+        if options.plan:
+            return show_plan(cli, request)
+        _print_left_out(cli.out, payload)
         with cli.api() as api:
             if not needs_no_plan(request):
                 plan = api.plan(request)
@@ -80,12 +83,20 @@ def run_job(cli: CommandContext, options: RunOptions, after: After = lambda api,
             if options.detach:
                 return print_submitted(cli.out, job)
             cli.out.say(f"Submitted {job.display_name}: {_format_payload(payload)}")
+            if payload.sent:
+                cli.out.say(f"Sent {format_sent(payload)}")
             code = follow_to_end(cli.out, api, job, advise=lambda tail: find_hints(tail, payload, cli.folder))
             if code != DETACHED:
                 after(api, job.id)
                 if options.notify:
                     notify_desktop(api.job(job.id), cli.environ)
             return code
+
+
+def _print_left_out(out: Output, payload: Payload) -> None:
+    """Print what is not sent although the program might need it: before anything is submitted."""
+    for text in payload.left_out:
+        out.warn(f"Note: {text}")
 
 
 def _find_plain_secrets(env: Mapping[str, str]) -> list[str]:

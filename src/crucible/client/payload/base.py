@@ -82,7 +82,8 @@ class CodeSource:
 class Payload:
     """Code ready to be sent: `entries` (None: nothing to send), or `in_place`, the local folder to run in.
 
-    `notes` tell the user what was left out or skipped, or looks wrong.
+    `workdir` is the folder of the entries to start in (default: their top). `notes` tell the user what was skipped or
+    looks wrong. `sent` describes the entries; `left_out` names what is not sent although the program might need it.
     """
 
     command: tuple[str, ...]
@@ -90,11 +91,14 @@ class Payload:
     source: Source
     entries: tuple[Entry, ...] | None = None
     in_place: str | None = None
+    workdir: str | None = None
     notes: tuple[str, ...] = ()
+    sent: str = ""
+    left_out: tuple[str, ...] = ()
 
     def fields(self) -> dict[str, object]:
         """Return the fields of the job that the payload fills."""
-        names = ("command", "environment", "source", "in_place")
+        names = ("command", "environment", "source", "in_place", "workdir")
         return {name: getattr(self, name) for name in names}
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,6 +38,9 @@ _REPOSITORY = (
 _SUBMODULES = "--ignore-submodules=dirty"
 """Compares a submodule's commit alone: for its files git would run itself in there, with the submodule's settings."""
 
+_DEEPEST = 8
+"""Repositories within repositories that are read."""
+
 _CUT = "\n[cut here: the changes are longer than 256 KiB]\n"
 
 
@@ -54,12 +57,47 @@ class GitState:
         return Source(kind=kind, path=str(path), ref=ref, commit=self.commit, dirty=self.dirty, diff=self.diff)
 
 
+def work_tree(folder: Path) -> Path | None:
+    """Return the top folder of the work tree that `folder` is in, or None.
+
+    The settings of a repository may name any other folder as its work tree: that is not followed.
+    """
+    out = _git(folder, "rev-parse", "--show-toplevel")
+    if not out or not out.strip():
+        return None
+    top = Path(os.fsdecode(out).removesuffix("\n")).resolve()
+    return top if (top / ".git").exists() and folder.resolve().is_relative_to(top) else None
+
+
 def list_files(folder: Path) -> tuple[str, ...] | None:
-    """Return the files below `folder` that git tracks or would add; None outside a work tree."""
-    out = _git(folder, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
+    """Return the files below `folder` that git tracks or would add; None outside a work tree.
+
+    Of a submodule and of a repository within the folder, these are the files that it tracks or would add itself.
+    """
+    return _list(folder, "--cached", "--others", "--exclude-standard")
+
+
+def list_tracked(folder: Path) -> frozenset[str]:
+    """Return the files below `folder` that git tracks, those of submodules included."""
+    return frozenset(_list(folder, "--cached") or ())
+
+
+def _list(folder: Path, *which: str, depth: int = 0) -> tuple[str, ...] | None:
+    out = _git(folder, "ls-files", "-z", *which)
     if out is None:
         return None
-    return tuple(dict.fromkeys(name for name in out.decode(errors="replace").split("\0") if name))
+    names = dict.fromkeys(name.rstrip("/") for name in out.decode(errors="replace").split("\0") if name)
+    return tuple(dict.fromkeys(found for name in names for found in _within(folder, name, which, depth)))
+
+
+def _within(folder: Path, name: str, which: tuple[str, ...], depth: int) -> Iterator[str]:
+    """Yield the name, or for the folder of another repository the files in it."""
+    path = folder / name
+    if depth == _DEEPEST or path.is_symlink() or not (path / ".git").exists():
+        yield name
+        return
+    inner = _list(path, *which, depth=depth + 1)
+    yield from (name,) if inner is None else (f"{name}/{below}" for below in inner)
 
 
 def without_repository(environ: Mapping[str, str]) -> dict[str, str]:

@@ -2,42 +2,130 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from crucible.client.payload.base import CodeSource, Payload, refuse_entry
-from crucible.client.payload.files import decode_code, expand_includes, gather, read_code, syntax_note
-from crucible.client.payload.git_state import git_state, list_files
+from crucible.client.payload.files import (
+    Sendable,
+    decode_code,
+    expand_includes,
+    gather,
+    named_by,
+    read_code,
+    syntax_note,
+    without_secrets,
+)
+from crucible.client.payload.git_state import git_state
 from crucible.client.payload.imports import local_imports
+from crucible.client.payload.project import Project, find_project
 from crucible.client.request.declarations import Code
 from crucible.client.request.pythons import choose_environment
 from crucible.core.errors import BadInput
 from crucible.core.job.spec import PYTHON, Source, SourceKind
 from crucible.wire.files.archive import Entry
+from crucible.wire.files.bundle import IGNORE_FILE
 
 CODE_FILE = "main.py"
 SHELL = "/bin/sh"
 
 
 def from_script(label: str, code_source: CodeSource) -> Payload:
-    """Send the file, the modules of its folder that it imports, and what --include adds."""
+    """Send the project that the script belongs to; of one that is too large the script and what it needs.
+
+    It starts where the user stands, if that is inside the project, else in the folder of the script.
+    """
     refuse_entry("A script", code_source)
     path = (code_source.folder / Path(label).expanduser()).resolve()
     text = read_code(path, label)
+    if code_source.in_place:
+        return _in_place(path, label, text, code_source)
+    project = find_project(path.parent, code_source.host.environ, code_source.limit)
+    whole = project is not None and not project.too_large
+    root = project.root if project is not None else path.parent
+    entry = path.relative_to(root).as_posix()
+    start = start_folder(code_source.folder, path.parent, root)
+    choice = choose_environment(code_source.python, Code(root, entry, text, whole=whole), code_source.host)
+    sent = _gather_script(project, root, path, text, start, code_source)
+    if all(item.name != entry for item in sent.entries):
+        raise BadInput(f"{label} is listed in {IGNORE_FILE}.", fix="Remove it there.")
+    state = git_state(root) if whole else git_state(root, [item.name for item in sent.entries])
+    return Payload(
+        command=(PYTHON, os.path.relpath(path, start), *code_source.command_arguments),
+        environment=choice.environment,
+        source=state.source(SourceKind.SCRIPT, path),
+        entries=sent.entries,
+        workdir=start.relative_to(root).as_posix() if start != root else None,
+        notes=(*choice.notes, *syntax_note(text, label)),
+        sent=_describe(project, root),
+        left_out=(*_too_large_note(project), *sent.left_out),
+    )
+
+
+def start_folder(folder: Path, beside: Path, root: Path) -> Path:
+    """Return where a program of `root` starts: in `folder`, where the user stands, if that is inside, else `beside`."""
+    standing = folder.resolve()
+    return standing if standing.is_relative_to(root) else beside
+
+
+def _in_place(path: Path, label: str, text: str, code_source: CodeSource) -> Payload:
     root, name = path.parent, path.name
     choice = choose_environment(code_source.python, Code(root, name, text), code_source.host)
-    names = tuple(dict.fromkeys((name, *local_imports(root, text), *expand_includes(root, code_source.include))))
-    state = git_state(root, names)
-    entries = None if code_source.in_place else gather(root, names, code_source.limit)
-    if entries is not None and all(entry.name != name for entry in entries):
-        raise BadInput(f"{label} is listed in .crucibleignore.", fix="Remove it there.")
+    names = (name, *local_imports(root, text), *expand_includes(root, code_source.include))
     return Payload(
         command=(PYTHON, name, *code_source.command_arguments),
         environment=choice.environment,
-        source=state.source(SourceKind.SCRIPT, path),
-        entries=entries,
-        in_place=str(root) if code_source.in_place else None,
+        source=git_state(root, tuple(dict.fromkeys(names))).source(SourceKind.SCRIPT, path),
+        in_place=str(root),
         notes=(*choice.notes, *syntax_note(text, label)),
     )
+
+
+def _gather_script(
+    project: Project | None, root: Path, path: Path, text: str, start: Path, code_source: CodeSource
+) -> Sendable:
+    """Return the project's files, the script, what it imports from its folder, and what --include adds."""
+    of_project = project.files if project is not None else ()
+    beside = path.parent.relative_to(root)
+    imports = ((beside / name).as_posix() for name in local_imports(path.parent, text))
+    needed = [path.relative_to(root).as_posix(), *_missing_imports(root, imports, of_project)]
+    included = expand_includes(root, code_source.include, start)
+    entries = gather(root, (*of_project, *needed, *included), code_source.limit)
+    sendable = without_secrets(root, entries, frozenset(of_project), named_by(root, code_source.include, start))
+    mentioned = {item.name for item in sendable.entries}
+    notes = project.left_out.items() if project is not None else ()
+    left_out = dict.fromkeys((*(text for name, text in notes if name not in mentioned), *sendable.left_out))
+    return Sendable(sendable.entries, tuple(left_out))
+
+
+def _missing_imports(root: Path, imports: Iterable[str], sent: Sequence[str]) -> Iterator[str]:
+    """Yield what the project's files lack of the imported modules, as git may ignore generated ones.
+
+    Of a package that is sent in part these are its modules, else the whole folder.
+    """
+    known = frozenset(sent)
+    folders = {name.rpartition("/")[0] for name in sent}
+    for name in imports:
+        if (root / name).is_dir() and any(f"{folder}/".startswith(f"{name}/") for folder in folders):
+            modules = (file.relative_to(root).as_posix() for file in sorted((root / name).rglob("*.py")))
+            yield from (module for module in modules if module not in known)
+        elif name not in known:
+            yield name
+
+
+def _describe(project: Project | None, root: Path) -> str:
+    if project is None or project.too_large:
+        return f"the script, what it imports and what it opens by name, from {root}"
+    return f"the {project.kind} {root}"
+
+
+def _too_large_note(project: Project | None) -> Iterator[str]:
+    if project is not None and project.too_large:
+        yield (
+            f"The {project.kind} {project.root} is not sent as a whole: it has {project.too_large}. The script, what it"
+            " imports and what it opens by name are sent; --include sends more."
+        )
 
 
 def from_code(code: str, code_source: CodeSource, *, label: str = "The code") -> Payload:
@@ -86,8 +174,5 @@ def from_shell(command: str, code_source: CodeSource) -> Payload:
 
 
 def _shell_entries(code_source: CodeSource) -> tuple[Entry, ...] | None:
-    patterns = [pattern.rstrip("/") or pattern for pattern in code_source.include]
-    if "." in patterns:
-        return gather(code_source.folder, list_files(code_source.folder), code_source.limit)
-    names = expand_includes(code_source.folder, patterns)
+    names = expand_includes(code_source.folder, code_source.include)
     return gather(code_source.folder, names, code_source.limit) if names else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import posixpath
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from crucible.core.errors import BadInput
 from crucible.core.job.spec import DEFAULT_BACKEND, JobSpec, Source, SourceKind
 from crucible.core.routing.plan_request import MAX_FILE, MAX_FILES, MOST, READ, Goal, PlanRequest
 from crucible.core.views.plans import PlanView, SubmissionView
+from crucible.wire.files.archive import Entry
 
 
 def plan_request(spec: JobSpec, payload: Payload, goal: Goal) -> PlanRequest:
@@ -87,15 +89,26 @@ def program_files(payload: Payload) -> dict[str, str]:
 
 
 def _texts(payload: Payload) -> Iterator[tuple[str, bytes]]:
-    """Yield text files, the entry first: of the entry as much as a plan reads, of the others those that fit."""
+    """Yield text files, the entry first: of the entry as much as a plan reads, of the others those that fit.
+
+    The modules of the entry's folder come before the others, as a project may have more than a plan reads.
+    """
     if payload.entries is None:
         yield from _in_place(payload)
         return
     entries = [entry for entry in payload.entries if entry.name.endswith(READ)]
-    for entry in sorted(entries, key=lambda entry: (entry.name not in payload.command, not entry.name.endswith(".py"))):
+    start = payload.workdir or ""
+    started = {posixpath.normpath(posixpath.join(start, word)) for word in payload.command}
+    beside = {posixpath.dirname(entry.name) for entry in entries if entry.name in started}
+
+    def order(entry: Entry) -> tuple[bool, bool, bool]:
+        name = entry.name
+        return name not in started, not name.endswith(".py"), posixpath.dirname(name) not in beside
+
+    for entry in sorted(entries, key=order):
         if isinstance(entry.source, bytes):
             yield entry.name, entry.source
-        elif isinstance(entry.source, Path) and (entry.size <= MAX_FILE or entry.name in payload.command):
+        elif isinstance(entry.source, Path) and (entry.size <= MAX_FILE or entry.name in started):
             yield entry.name, _read_head(entry.source)
 
 

@@ -115,4 +115,5 @@ def _assignment(conn: Connection, row: Row, key: bytes) -> Assignment:
         checkpoint=row["checkpoint"],
         secrets=tuple(sorted(spec.secrets)),
         outputs=spec.outputs,
+        workdir=spec.workdir,
     )

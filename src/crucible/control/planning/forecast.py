@@ -158,7 +158,7 @@ class Forecasts:
         if spec.bundle is None or not any(word.endswith(READ) for word in spec.command):
             return {}
         try:
-            return read_program(self._bundles.open(spec.bundle), spec.command) or {}
+            return read_program(self._bundles.open(spec.bundle), spec.words_in_bundle) or {}
         except BadArchive:
             return {}
 

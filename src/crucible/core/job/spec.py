@@ -8,6 +8,7 @@ environment here.
 from __future__ import annotations
 
 import enum
+import posixpath
 import re
 from typing import Annotated, Any
 
@@ -192,6 +193,8 @@ class JobSpec(_Frozen):
         Field(max_length=MAX_OUTPUT_PATTERNS, exclude_if=lambda patterns: patterns == ALL_OUTPUTS),
     ] = ALL_OUTPUTS
     """Patterns of the files in its working directory that are kept; none if empty."""
+    workdir: _TEXT | None = Field(default=None, exclude_if=lambda value: value is None)
+    """The folder of the bundle in which the command starts, relative to its top (default: the top)."""
     retries: Retries = Retries()
     keep: KeepPolicy = KeepPolicy()
     seed: Annotated[int, Field(ge=0, lt=2**32)] | None = None
@@ -212,6 +215,13 @@ class JobSpec(_Frozen):
     def backends(self) -> tuple[str, ...]:
         """All backends that the job may run on, the first choice first."""
         return tuple(dict.fromkeys((self.backend or DEFAULT_BACKEND, *self.fallback)))
+
+    @property
+    def words_in_bundle(self) -> tuple[str, ...]:
+        """The command with each word as the name that it would have in the bundle if it is a relative path."""
+        if self.workdir is None:
+            return self.command
+        return tuple(posixpath.normpath(posixpath.join(self.workdir, word)) for word in self.command)
 
     @property
     def max_cost_micros(self) -> int | None:
@@ -273,10 +283,19 @@ class JobSpec(_Frozen):
             raise ValueError("two data inputs have the same name")
         return value
 
+    @field_validator("workdir")
+    @classmethod
+    def _workdir(cls, value: str | None) -> str | None:
+        if value is not None and ("\\" in value or {"", ".", ".."} & set(value.split("/"))):
+            raise ValueError("must be a folder inside the bundle, such as experiments/first")
+        return value
+
     @model_validator(mode="after")
     def _consistent(self) -> JobSpec:
         if self.bundle and self.in_place:
             raise ValueError("a job has either a bundle or in_place, not both")
+        if self.workdir and self.in_place:
+            raise ValueError("workdir is a folder of the bundle; a job in place has none")
         if self.in_place is not None and not self.in_place.startswith("/"):
             raise ValueError("in_place must be an absolute path")
         if both := sorted(self.env.keys() & self.secrets.keys()):

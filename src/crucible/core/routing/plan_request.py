@@ -149,7 +149,7 @@ class PlanRequest(JobSpec, Goal):
         """The program to read; None if the request has no code."""
         if self.code is not None:
             return Program({MAIN: self.code}, MAIN, self._arguments(MAIN))
-        entry = self.entry or next((word for word in self.command if word in self.files), None)
+        entry = self.entry or next((word for word in self.words_in_bundle if word in self.files), None)
         entry = entry or next((path for path in self.files if path.endswith(PROGRAMS)), None)
         return None if entry is None else Program(self.files, entry, self._arguments(entry))
 
@@ -157,9 +157,10 @@ class PlanRequest(JobSpec, Goal):
     def processes(self) -> int | None:
         """How many processes a launcher starts on a machine, as in `torchrun --nproc-per-node 4`; None: not stated."""
         entry = program.entry if (program := self.program) else ""
-        words = self.command[: self.command.index(entry)] if entry in self.command else ()
-        return processes_in(words)
+        words = self.words_in_bundle
+        return processes_in(self.command[: words.index(entry)] if entry in words else ())
 
     def _arguments(self, entry: str) -> tuple[str, ...]:
-        at = self.command.index(entry) if entry in self.command else len(self.command)
+        words = self.words_in_bundle
+        at = words.index(entry) if entry in words else len(words)
         return self.command[at + 1 :]

@@ -67,7 +67,8 @@ class Assignment:
 
     `checkpoint` counts requested checkpoints: when it rises, the program is asked to save one. `secrets` names the
     variables whose values the runner fetches before it starts the program; the values are in no document. `outputs` are
-    patterns of the files in the working directory that are kept.
+    patterns of the files in the working directory that are kept. `workdir` is the folder of the bundle to start in
+    (default: its top).
     """
 
     attempt: str
@@ -87,6 +88,7 @@ class Assignment:
     checkpoint: int = 0
     secrets: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ("*",)
+    workdir: Optional[str] = None
 
 
 @dataclass(frozen=True)

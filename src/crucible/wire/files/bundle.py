@@ -66,7 +66,7 @@ def collect(
     and devices are skipped. Raises UnsafePath for a link that points out of `root` and for a name that archives must
     not contain, BundleTooLarge, and OSError for what cannot be read.
     """
-    rules = IgnoreRules([*BUILT_IN, *_ignore_file(root), *ignore])
+    rules = ignore_rules(root, ignore)
     found = _walk(root, "", rules) if only is None else _read_named(root, only, rules)
     return sorted(_check_limits(found, limit_bytes), key=lambda entry: entry.name)
 
@@ -88,6 +88,11 @@ def make_bundle(entries: Iterable[Entry], into: Path) -> Bundle:
         Path(name).unlink(missing_ok=True)
         raise
     return Bundle(hashing.sha256(), hashing.size, path)
+
+
+def ignore_rules(root: Path, more: Iterable[str] = ()) -> IgnoreRules:
+    """Return what is left out of a bundle of `root`: built-in patterns, those of `.crucibleignore`, then `more`."""
+    return IgnoreRules([*BUILT_IN, *_ignore_file(root), *more])
 
 
 def _ignore_file(root: Path) -> list[str]:
