@@ -7,7 +7,7 @@ from tests.control.harness import ControlHarness, new_id
 
 from crucible.backends.base import NotYetGone, Reach, Seen
 from crucible.control.db import schema as t
-from crucible.control.machines.janitor import JanitorReport, release_idle_pools
+from crucible.control.machines.janitor import JanitorReport, release_idle_machines
 from crucible.control.upkeep import restore_hold
 from crucible.core.errors import Unreachable
 from crucible.core.ids import Prefix
@@ -134,16 +134,16 @@ async def test_every_machine_being_released_has_an_open_termination(harness: Con
 async def test_a_machine_that_nobody_uses_is_released(harness: ControlHarness) -> None:
     _, runner = await harness.running()
     await runner.end()
-    assert await harness.writer.write(release_idle_pools) == 1
+    assert await harness.writer.write(release_idle_machines) == 1
     assert (await harness.machine()).state is MachineState.RELEASING
-    assert await harness.writer.write(release_idle_pools) == 0
+    assert await harness.writer.write(release_idle_machines) == 0
     await harness.performer.perform_due()
     assert (await harness.machine()).state is MachineState.GONE
 
 
 async def test_a_machine_that_someone_uses_stays(harness: ControlHarness) -> None:
     await harness.running()
-    assert await harness.writer.write(release_idle_pools) == 0
+    assert await harness.writer.write(release_idle_machines) == 0
     assert (await harness.machine()).state is MachineState.UP
 
 
@@ -151,7 +151,7 @@ async def test_a_machine_of_an_attempt_is_not_the_pools(harness: ControlHarness)
     _, runner = await harness.running()
     await runner.end()
     await harness.sql(lambda conn: conn.execute(t.machines.update().values(owner="attempt:x")).rowcount)
-    assert await harness.writer.write(release_idle_pools) == 0
+    assert await harness.writer.write(release_idle_machines) == 0
 
 
 async def test_a_shared_machine_of_another_computer_is_released_once_it_stays_idle(harness: ControlHarness) -> None:

@@ -14,7 +14,7 @@ from tests.control.storelink.harness import FakeHost, MailboxHarness, make_mailb
 from crucible.agent.link.channel import ClaimedByAnother, DesiredAttempt
 from crucible.agent.link.connection import Gone, Refused, Unreachable
 from crucible.control.db import schema as t
-from crucible.control.machines.janitor import release_idle_pools
+from crucible.control.machines.janitor import release_idle_machines
 from crucible.control.reconcile import repository
 from crucible.control.reconcile.unit_of_work import UnitOfWork
 from crucible.core.lifecycle import MachineState
@@ -373,7 +373,7 @@ def _cancel(unit: UnitOfWork, job: str) -> None:
 
 
 async def _release(mailbox_harness: MailboxHarness) -> None:
-    await mailbox_harness.harness.writer.write(release_idle_pools)
+    await mailbox_harness.harness.writer.write(release_idle_machines)
 
 
 async def _gone(mailbox_harness: MailboxHarness, machine: str) -> None:

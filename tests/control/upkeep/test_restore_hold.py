@@ -15,7 +15,7 @@ from crucible.control.agents.agents import MachineUnwanted
 from crucible.control.agents.ingest import Gap
 from crucible.control.agents.slots import AttemptGone
 from crucible.control.db import schema as t
-from crucible.control.machines.janitor import release_idle_pools
+from crucible.control.machines.janitor import release_idle_machines
 from crucible.control.reconcile import codec
 from crucible.control.reconcile.unit_of_work import UnitOfWork
 from crucible.control.telemetry.grep import Pattern
@@ -115,9 +115,9 @@ async def test_pools_release_only_what_was_made_since(harness: ControlHarness) -
     _, runner = await harness.running()
     await runner.end()
     await restore(harness)
-    assert await harness.writer.write(release_idle_pools) == 0
+    assert await harness.writer.write(release_idle_machines) == 0
     await confirm(harness)
-    assert await harness.writer.write(release_idle_pools) == 1
+    assert await harness.writer.write(release_idle_machines) == 1
 
 
 async def test_a_launch_that_was_open_is_neither_sent_nor_believed_unsent(harness: ControlHarness) -> None:

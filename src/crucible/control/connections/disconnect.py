@@ -15,7 +15,7 @@ from crucible.control.connections.redaction import redact_error
 from crucible.control.connections.rows import StoredConnection
 from crucible.control.connections.store import ConnectionStore
 from crucible.control.connections.sync import TOPIC
-from crucible.control.machines.janitor import release_idle_pools
+from crucible.control.machines.janitor import release_idle_machines
 from crucible.control.reconcile.unit_of_work import SCHEDULER, UnitOfWork, Writer
 from crucible.control.runtime.ports import Ports
 from crucible.control.scheduling.queue import backends_of_queue, first_in_queue, list_queues
@@ -55,7 +55,7 @@ class Disconnector:
     async def finish(self, connection: StoredConnection) -> Sequence[Finding] | None:
         """Remove the connection and return what was cleaned up; None if something is left that needs it."""
         name = connection.name
-        await self.writer.write(lambda unit: release_idle_pools(unit, name))
+        await self.writer.write(lambda unit: release_idle_machines(unit, name))
         if not await self.ports.write(lambda conn, now: self._may_finish(conn, connection, now)):
             return None
         findings = await self._clean_up(name)

@@ -29,12 +29,12 @@ RETRY_SECONDS = 60.0
 """Between two attempts to make a backend that could not be made."""
 
 Stamp = tuple[int, float] | None
-"""Of the connection that a backend was made from; None: it was made from the configuration alone."""
+"""`StoredConnection.stamp` of the settings that a backend was made from; None: from the configuration alone."""
 CheckDeployment = Callable[[Connection, float, frozenset[str]], None]
 
 
 class ConnectionSync:
-    """`problems` has the error of each backend that should be connected and could not be made here."""
+    """Keeps `live` as the database says. `problems`: by backend, why it could not be made in this process."""
 
     def __init__(
         self,

@@ -16,6 +16,7 @@ from sqlalchemy import select
 from crucible.backends.base import Backend, MachineRef, PartlyUnreachable, end_only
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Statement
+from crucible.control.machines.machine_factory import SHARED_OWNER
 from crucible.control.reconcile import codec, repository
 from crucible.control.reconcile.unit_of_work import UnitOfWork, Writer
 from crucible.control.runtime.ports import Ports
@@ -57,7 +58,8 @@ class Janitor:
         self._writer = writer
         self._deployment = deployment
         self._idle: frozenset[tuple[str, int]] = frozenset()
-        """Shared machines of other computers that were idle at the last tidying, with the version of their document."""
+        """Shared machines on other computers that were idle at the last call of `release_idle`, each with the version
+        of its document."""
 
     async def tidy(self) -> JanitorReport:
         """Inspect all backends concurrently, end leftovers and duplicates, and log unknown machines."""
@@ -136,13 +138,13 @@ class Janitor:
         await self._writer.write(ensure)
 
     async def release_idle(self) -> None:
-        """Release shared machines on other computers that had no attempt since the last call: nothing stays there."""
-        names = [name for name in self._backends.names() if _leaves_nothing(self._backends.get(name))]
+        """Release shared machines on other computers that had no attempt since the last call."""
+        names = [name for name in self._backends.names() if _is_on_other_computers(self._backends.get(name))]
         if not names:
             return
 
         def release(unit: UnitOfWork) -> frozenset[tuple[str, int]]:
-            idle = [(machine, version) for machine, version in _idle_pools(unit) if machine.backend in names]
+            idle = [(machine, version) for machine, version in _list_idle(unit) if machine.backend in names]
             for machine, version in idle:
                 if (machine.id, version) in self._idle:
                     unit.advance_machine(machine, Unwanted("nothing runs here"))
@@ -151,8 +153,8 @@ class Janitor:
         self._idle = await self._writer.write(release)
 
 
-def _leaves_nothing(backend: Backend) -> bool:
-    """Return whether the backend's shared machines are on computers of others."""
+def _is_on_other_computers(backend: Backend) -> bool:
+    """Return whether the backend shares machines that are not on the server's computer."""
     return backend.capabilities.shares_machines and not backend.capabilities.reach.is_here
 
 
@@ -161,23 +163,26 @@ def _is_duplicate(machine: Machine, ref: MachineRef) -> bool:
     return machine.alive and machine.claimed_by is not None and machine.claimed_by != ref.native_id
 
 
-def release_idle_pools(unit: UnitOfWork, backend: str | None = None) -> int:
-    """Release every pool machine (of this backend) without an attempt. Return their number.
+def release_idle_machines(unit: UnitOfWork, backend: str | None = None) -> int:
+    """Release every shared machine (of this backend) without an attempt. Return their number.
 
     While a restore is unconfirmed, only those that were made after it.
     """
-    idle = [machine for machine, _ in _idle_pools(unit) if backend in (None, machine.backend)]
+    idle = [machine for machine, _ in _list_idle(unit) if backend in (None, machine.backend)]
     why = "the server stops" if backend is None else f"{backend} is being disconnected"
     for machine in idle:
         unit.advance_machine(machine, Unwanted(f"nothing runs here and {why}"))
     return len(idle)
 
 
-def _idle_pools(unit: UnitOfWork) -> list[tuple[Machine, int]]:
-    """Return the pool machines without an attempt, after a restore only newer ones; with their document's version."""
+def _list_idle(unit: UnitOfWork) -> list[tuple[Machine, int]]:
+    """Return the shared machines without an attempt, each with the version of its document.
+
+    While a restore is unconfirmed, only those that were made after it.
+    """
     c = t.machines.c
     certain = c.created_at >= (restore_hold.unconfirmed_since(unit.conn) or 0.0)
     busy = select(t.slots.c.machine).where(t.slots.c.ended.is_(False))
-    idle = select(t.machines).where(c.owner.startswith("pool:"), c.state.in_(_HELD), c.id.not_in(busy), certain)
+    idle = select(t.machines).where(c.owner.startswith(SHARED_OWNER), c.state.in_(_HELD), c.id.not_in(busy), certain)
     rows = unit.conn.execute(idle).mappings().all()
     return [(codec.machine_from_row(row), int(row["desired_version"])) for row in rows]

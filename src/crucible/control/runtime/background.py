@@ -13,7 +13,7 @@ from crucible.control.connections import sync
 from crucible.control.db import schema as t
 from crucible.control.db.clock import database_now
 from crucible.control.db.statement import Statement
-from crucible.control.machines.janitor import release_idle_pools
+from crucible.control.machines.janitor import release_idle_machines
 from crucible.control.planning import forecast
 from crucible.control.reconcile.duties import Duty, release_duties
 from crucible.control.reconcile.unit_of_work import HOOKS, SCHEDULER
@@ -106,8 +106,8 @@ class BackgroundTasks:
             self._services.plans.close()
 
     async def _release_idle_machines(self) -> None:
-        """Release idle pool machines, and wait a moment for it. Unfinished releases continue at the next start."""
-        if not await self._services.writer.write(release_idle_pools):
+        """Release idle shared machines, and wait a moment for it. Unfinished releases continue at the next start."""
+        if not await self._services.writer.write(release_idle_machines):
             return
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(RELEASE_SECONDS):

@@ -162,7 +162,7 @@ class JobSpec(_Frozen):
     data: Annotated[tuple[DataInput, ...], Field(max_length=256)] = ()
     backend: _TEXT | None = None
     fallback: Annotated[tuple[_TEXT, ...], Field(max_length=16)] = ()
-    """Further backends on which it may run, in the order of preference: the first of all that has room takes it."""
+    """Further backends, in order of preference: the first backend with room runs the job."""
     market: Market | None = None
     regions: Annotated[tuple[_TEXT, ...], Field(max_length=64)] = ()
     gpu_types: Annotated[
@@ -183,7 +183,7 @@ class JobSpec(_Frozen):
     nodes: Annotated[int, Field(strict=True, ge=1, le=MAX_NODES, exclude_if=lambda n: n == 1)] = 1
     """How many machines it runs on at once, one for each rank."""
     spot_fallback: Annotated[bool, Field(strict=True, exclude_if=lambda value: not value)] = False
-    """Where no spot machine is available it may run on demand; without a market it means spot."""
+    """Run on demand if no spot machine is available. Sets the market to spot if there is none."""
     max_wait_seconds: Annotated[float, Field(ge=0, le=MAX_WAIT)] | None = Field(
         default=None, exclude_if=lambda value: value is None
     )
@@ -236,7 +236,7 @@ class JobSpec(_Frozen):
 
     @field_validator("spot_fallback")
     @classmethod
-    def _spot_fallback(cls, value: bool, info: ValidationInfo) -> bool:
+    def _require_spot(cls, value: bool, info: ValidationInfo) -> bool:
         market = info.data.get("market", Market.SPOT)
         if value and market is not Market.SPOT:
             raise ValueError(f"needs the market spot, not {market.value}")

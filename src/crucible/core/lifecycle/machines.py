@@ -54,7 +54,7 @@ def advance_machine(machine: Machine, fact: f.MachineFact, now: float) -> Machin
         case f.SeenQueued(detail):
             return MachineStep(_queued(machine, detail, now))
         case f.SeenUp(started_at):
-            return MachineStep(_start(_there(machine), now, started_at))
+            return MachineStep(_start(_present(machine), now, started_at))
         case f.SeenHalted(started_at):
             return _halted(_start(machine, now, started_at), now)
         case f.SeenGone(interrupted, detail, absent_for, started_at):
@@ -141,8 +141,8 @@ def _host_seen(machine: Machine, now: float) -> Machine:
     native_id = machine.claimed_by or machine.native_id
     settled = machine.launch_settled or native_id is not None
     deadline = min(machine.launch_deadline, now) if settled else machine.launch_deadline
-    there = replace(_there(machine), native_id=native_id, launch_settled=settled, launch_deadline=deadline)
-    seen = replace(_start(there, now), last_seen=now, empty_finds=0)
+    present = replace(_present(machine), native_id=native_id, launch_settled=settled, launch_deadline=deadline)
+    seen = replace(_start(present, now), last_seen=now, empty_finds=0)
     if machine.state not in MAKING:
         return seen
     return replace(seen, state=MachineState.UP, up_at=machine.up_at or now, detail="")
@@ -153,22 +153,22 @@ def _halted(machine: Machine, now: float) -> MachineStep:
 
     A host that never came gets another call once the last one can no longer take effect.
     """
-    there = _there(machine)
+    present = _present(machine)
     never_came = machine.state is MachineState.CREATING and machine.launch_settled and now >= machine.launch_deadline
     if machine.state is not MachineState.UP and not never_came:
-        return MachineStep(there)
-    again = replace(there, state=MachineState.CREATING, launch_deadline=max(machine.launch_deadline, now + RELAUNCH))
+        return MachineStep(present)
+    again = replace(present, state=MachineState.CREATING, launch_deadline=max(machine.launch_deadline, now + RELAUNCH))
     return MachineStep(again, (Effect(EffectKind.LAUNCH, machine.id),))
 
 
 def _queued(machine: Machine, detail: str, now: float) -> Machine:
     """Record the provider's reason. A machine that has started is not queued any more, whatever a late answer says."""
-    there = _there(machine)
+    present = _present(machine)
     if machine.started_at is not None or machine.state not in (MachineState.CREATING, MachineState.QUEUED):
-        return there
+        return present
     since = now if machine.queued_at is None else machine.queued_at
     why = machine.detail if machine.withdrawing else detail
-    return replace(there, state=MachineState.QUEUED, queued_at=since, host_due=None, detail=why)
+    return replace(present, state=MachineState.QUEUED, queued_at=since, host_due=None, detail=why)
 
 
 def _start(machine: Machine, now: float, reported: float | None = None) -> Machine:
@@ -210,7 +210,8 @@ def _seen_gone(machine: Machine, now: float, absent_for: float | None, interrupt
     return _gone(counted, now, detail) if believed else counted
 
 
-def _there(machine: Machine) -> Machine:
+def _present(machine: Machine) -> Machine:
+    """Forget the lists in which the machine was missing."""
     return replace(machine, gone_sightings=0, gone_since=None, interrupted=False)
 
 

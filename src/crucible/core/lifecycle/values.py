@@ -111,42 +111,45 @@ class Attempt:
 
 @dataclass(frozen=True)
 class Machine:
-    """`owner` is `attempt:<id>`, `pool:<name>` or `person:<name>`.
-
-    `call` is the rendered LaunchCall as JSON, opaque here. `launch_settled`: the launch was answered or definitely
-    refused, or its time passed and two finds by token came back empty; before that an absent machine proves nothing.
-    `lease_seconds` is how long its agent continues without contact (None: for ever);
-    `host_due` the deadline of its host's first contact; `ends_at` the end of its maximum runtime. If its provider may
-    let it wait, both are None until it starts: `host_seconds` and `life_seconds` later.
-    `node` is the id of the computer whose slots it shares out; `gang` the machine whose launch call makes this one too.
-    `launched_at`: when its launch was first sent; `queued_at`: since when it waits in its provider's own queue.
-    """
+    """A machine of a provider, from the decision to launch it until it is gone."""
 
     id: str
     backend: str
     owner: str
+    """`attempt:<id>`, or `pool:<backend>` if several attempts share it."""
     call: str
+    """The LaunchCall as JSON, opaque here."""
     rate: int
     created_at: float
     launch_deadline: float
+    """Until then, a launch that was sent may still make the machine."""
     capacity: Capacity
     instance_type: str = ""
     region: str = ""
     market: Market = Market.ON_DEMAND
     node: str = ""
+    """The id of the computer whose slots it shares out."""
     gang: str | None = None
+    """The machine whose launch call makes this one too."""
     simulated: bool = False
     lease_seconds: float | None = None
+    """How long its agent continues without contact; None: without limit."""
     host_due: float | None = None
+    """The deadline of its host's first contact. None until it starts, if its provider may let it wait."""
     host_seconds: float | None = None
+    """Seconds from its start to `host_due`."""
     life_seconds: float | None = None
+    """Seconds from its start to `ends_at`."""
     billing: Billing = Billing()
     bills: bool = True
     version: int = 0
     state: MachineState = MachineState.INTENDED
     native_id: str | None = None
     claimed_by: str | None = None
+    """The provider's id that the host named when it claimed the machine."""
     launch_settled: bool = False
+    """The launch was answered or definitely refused, or its deadline passed and two finds by token came back empty.
+    Before that, an absent machine proves nothing."""
     empty_finds: int = 0
     settle_window: float = 0.0
     gone_sightings: int = 0
@@ -154,11 +157,15 @@ class Machine:
     interrupted: bool = False
     detail: str = ""
     launched_at: float | None = None
+    """When its launch was first sent."""
     queued_at: float | None = None
+    """Since when it waits in its provider's own queue."""
     started_at: float | None = None
+    """When its clocks started: the provider's time, or the first sign that it runs."""
     up_at: float | None = None
     gone_at: float | None = None
     ends_at: float | None = None
+    """The end of its maximum runtime. None until it starts, if its provider may let it wait."""
     last_seen: float | None = None
     withdrawing: bool = False
 
