@@ -48,7 +48,7 @@ IDLE_EXIT_SECONDS = 60
 STARTUP_SECONDS = 0.3
 ENDING_SECONDS = 5.0
 """How long a process may take from releasing its locks to its end, on a busy computer."""
-_LOOK_SECONDS = 0.1
+_POLL_SECONDS = 0.1
 
 
 class CopiedFolder(Conflict):
@@ -110,7 +110,7 @@ class LocalBackend:
         return LaunchCall(self.name, order.machine, ACTION, parameters)
 
     def launch(self, call: LaunchCall, bootstraps: Sequence[Bootstrap]) -> Sequence[MachineRef]:
-        tags, fix = _tags(call), "`crucible doctor` looks for the cause."
+        tags, fix = _parse_call(call), "`crucible doctor` looks for the cause."
         (bootstrap,) = bootstraps
         folder = MachineFolder(self._machines / tags.machine)
         context = self._context
@@ -150,11 +150,11 @@ class LocalBackend:
         return [self._ref(folder.path.name) for folder in ours]
 
     def check(self) -> Sequence[Finding]:
-        capacity, try_it = self.devices.capacity, "Free the folder, or set CRUCIBLE_HOME to another one."
+        capacity, fix = self.devices.capacity, "Make it writable, or set CRUCIBLE_HOME to another folder."
         gpus = f", {len(capacity.gpus)} x {capacity.gpu_name or 'GPU'}" if capacity.gpus else ""
         found = [Finding(f"{capacity.cpus:g} CPUs, {format_memory(capacity.memory_bytes)}{gpus}")]
         writable = os.access(self._context.home, os.W_OK | os.X_OK)
-        found.append(Finding(f"the state folder {self._context.home} is writable", writable, fix=try_it))
+        found.append(Finding(f"the state folder {self._context.home} is writable", writable, fix=fix))
         return found
 
     def _bootstrap(self, folder: MachineFolder, tags: Tags, bootstrap: Bootstrap) -> Bootstrap:
@@ -182,7 +182,7 @@ class LocalBackend:
         """Raise CopiedFolder if the machines here run, but in another folder: a server here would end their jobs."""
         until = time.monotonic() + ENDING_SECONDS
         while (living := self._living_elsewhere()) and time.monotonic() < until:
-            time.sleep(_LOOK_SECONDS)  # a process that ends just now releases its lock first
+            time.sleep(_POLL_SECONDS)  # a process that ends just now releases its lock first
         if living:
             pids = ", ".join(str(process.pid) for process in sorted(living, key=lambda process: process.pid))
             raise CopiedFolder(
@@ -214,7 +214,8 @@ def _native_id(machine: str) -> str:
     return f"local:{machine}"
 
 
-def _tags(call: LaunchCall) -> Tags:
+def _parse_call(call: LaunchCall) -> Tags:
+    """Return the tags of the machine that a launch call of this backend makes. Raises BadInput for another call."""
     deployment = call.parameters.get("deployment")
     if call.action != ACTION or not is_machine_name(call.token) or not isinstance(deployment, str):
         raise BadInput(f"{call.action!r} of {call.token!r} is not a launch call of the backend 'local'.")

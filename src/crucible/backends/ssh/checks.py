@@ -1,4 +1,4 @@
-"""What `check` and `disconnect` find on hosts. A finding that is ok and has a fix is a warning."""
+"""Check hosts, and clean them when the backend is disconnected. A finding that is ok and has a fix is a warning."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LOW_BYTES, FULL_BYTES = 2 * GiB, 256 * MiB
 
 
 def check_hosts(hosts: Hosts, ssh: OpenSsh, socket: Path, cache_bytes: int) -> list[Finding]:
-    """Ask every host again, and return what was found on each. Leaves no tunnel where there was none."""
+    """Ask every host again, and return the findings. Leaves no tunnel where there was none."""
     found = hosts.discover(again=True)
     tunnels = on_each(lambda host: _check_tunnel(hosts, host, socket, cache_bytes), found, CHECK_SECONDS)
     findings = []
@@ -29,11 +29,13 @@ def check_hosts(hosts: Hosts, ssh: OpenSsh, socket: Path, cache_bytes: int) -> l
 
 
 def clean_hosts(hosts: Hosts, ssh: OpenSsh) -> list[Finding]:
-    """Remove what the deployment keeps on every host, and then the pinned keys. Leaves hosts on which machines are."""
+    """Remove what the deployment keeps on every host without machines, and then its pinned keys."""
     found = hosts.discover(again=True)
     findings = [
         finding or Finding(f"{host.name}: nothing was removed", ok=False, why="It did not answer in time.")
-        for host, finding in zip(found, on_each(lambda host: _clean(hosts, host), found, CLEAN_SECONDS), strict=True)
+        for host, finding in zip(
+            found, on_each(lambda host: _clean_host(hosts, host), found, CLEAN_SECONDS), strict=True
+        )
     ]
     for host, finding in zip(found, findings, strict=True):
         if finding.ok:
@@ -55,18 +57,18 @@ def _check_host(host: Host, ssh: OpenSsh) -> Iterator[Finding]:
     assert facts is not None, "a host without an error has answered"
     yield Finding(f"{host.name}: answers as {facts.user}@{facts.hostname}; jobs there may do what {facts.user} may")
     yield Finding(f"{host.name}: host key {keys}, accepted now and no other from now on")
-    yield Finding(f"{host.name}: {facts.system}, Python {facts.python}, {_devices(facts)}")
-    yield _identity(host)
-    yield from _load(host, facts)
-    yield from _surroundings(host, facts)
+    yield Finding(f"{host.name}: {facts.system}, Python {facts.python}, {_format_devices(facts)}")
+    yield _check_identity(host)
+    yield from _check_gpu_use(host, facts)
+    yield from _check_system(host, facts)
 
 
-def _devices(facts: HostFacts) -> str:
+def _format_devices(facts: HostFacts) -> str:
     gpus = f"{len(facts.gpus)} x {facts.capacity.gpu_name}" if facts.gpus else "no GPU"
     return f"{facts.cpus:g} CPUs, {format_memory(facts.memory_bytes)}, {gpus}"
 
 
-def _identity(host: Host) -> Finding:
+def _check_identity(host: Host) -> Finding:
     if host.same_as:
         fix = f"Remove one of both; {host.same_as} is used."
         return Finding(f"{host.name}: the same computer as {host.same_as}, so its slots are counted once", fix=fix)
@@ -79,14 +81,14 @@ def _identity(host: Host) -> Finding:
     return Finding(f"{host.name}: a computer of its own, {host.node.id}")
 
 
-def _load(host: Host, facts: HostFacts) -> Iterator[Finding]:
+def _check_gpu_use(host: Host, facts: HostFacts) -> Iterator[Finding]:
     for gpu in facts.gpus:
         if gpu.used_by:
             fix = "Jobs that need it wait until it is free."
             yield Finding(f"{host.name}: GPU {gpu.index} is used by {gpu.used_by}", fix=fix)
 
 
-def _surroundings(host: Host, facts: HostFacts) -> Iterator[Finding]:
+def _check_system(host: Host, facts: HostFacts) -> Iterator[Finding]:
     name, free = host.name, format_memory(facts.free_bytes)
     if facts.free_bytes < LOW_BYTES:
         fix = f"Free some space in the home of {facts.user} there."
@@ -128,7 +130,7 @@ def _check_tunnel(hosts: Hosts, host: Host, socket: Path, cache_bytes: int) -> F
     )
 
 
-def _clean(hosts: Hosts, host: Host) -> Finding:
+def _clean_host(hosts: Hosts, host: Host) -> Finding:
     if host.error is not None and host.facts is None:
         return Finding(f"{host.name}: nothing was ever kept there")
     try:

@@ -27,7 +27,7 @@ OPEN_LANE = "agent files"
 """A lane of its own: anyone may ask for a file, and must not delay uploads and launches."""
 MARK = "agent file"
 SIZE_DEADLINE = 30.0
-PIECE = 64 * 1024
+CHUNK_BYTES = 64 * 1024
 
 
 class AgentDownloads:
@@ -38,14 +38,14 @@ class AgentDownloads:
         self._current = current
         self._numbers = itertools.count(1)
 
-    async def open(self, sha256: str) -> tuple[StoredFile, OnDisk | Store]:
-        """Return the file and what reads it: the running version's from disk, another one from the store.
+    async def open(self, sha256: str) -> tuple[StoredFile, DiskReader | Store]:
+        """Return the file and its reader: the disk for the running version's file, the store for another one.
 
         Raises NotFound.
         """
         current, store, key = self._current, self._ports.store, agent_key(sha256)
         if current is not None and sha256 == current.sha256 and current.path.exists():
-            return StoredFile(key, current.path.stat().st_size, sha256), OnDisk(current.path)
+            return StoredFile(key, current.path.stat().st_size, sha256), DiskReader(current.path)
         size = await self._ports.calls.run(OPEN_LANE, lambda: store.size(key), SIZE_DEADLINE)
         if size is None:
             raise NotFound(
@@ -56,9 +56,9 @@ class AgentDownloads:
         return StoredFile(key, size, sha256), store
 
     async def publish(self, sha256: str) -> None:
-        """Store the file of the running version unless it is there; call it before a machine boots from it.
+        """Store the file of the running version if it is missing. Call it before a machine boots from it.
 
-        The row of that machine protects the file from retention. An older file is in the store since its launch.
+        The row of that machine protects the file from retention. Files of older versions were stored at their launch.
         """
         current, ports, key = self._current, self._ports, agent_key(sha256)
         if current is None or sha256 != current.sha256:
@@ -70,7 +70,7 @@ class AgentDownloads:
         await ports.db.write(lambda conn: gc_marks.clear_arriving(conn, key, MARK))
 
 
-class OnDisk:
+class DiskReader:
     """Reads the agent file from this computer's disk."""
 
     def __init__(self, path: Path) -> None:
@@ -79,9 +79,9 @@ class OnDisk:
     def open_range(self, key: str, start: int, end: int) -> Iterator[bytes]:
         with self._path.open("rb") as file:
             file.seek(start)
-            while start < end and (piece := file.read(min(PIECE, end - start))):
-                start += len(piece)
-                yield piece
+            while start < end and (chunk := file.read(min(CHUNK_BYTES, end - start))):
+                start += len(chunk)
+                yield chunk
 
 
 def is_booted_from(conn: Connection, sha256: str) -> bool:

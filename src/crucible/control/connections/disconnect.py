@@ -1,4 +1,4 @@
-"""End connections: nothing new is placed there, and the connection is removed once its machines are gone."""
+"""Disconnect backends: remove a connection that is being closed once its machines are gone."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ log = structlog.get_logger(__name__)
 
 CLEAN_DEADLINE = 60.0
 SETTLE_SECONDS = 10.0
-"""Time in which every other process has learned that nothing is to be placed there any more."""
+"""Time after which every other process places nothing there any more."""
 ALONE_SECONDS = 120.0
-"""Time after which no other process seems to have the backend."""
+"""Time after which no other process is expected to clean up the backend."""
 BILL_SECONDS = 900.0
 """How long after its end a machine's final bill is waited for."""
 MOST_NOTED = 100
-"""Number of waiting jobs of a queue that say that their backend is gone; the others say it when they are first."""
+"""Number of jobs of a queue that get a new reason for waiting at once; the others get it when they are first."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class Disconnector:
         return not rows.is_unfinished(conn, connection.name, billed)
 
     async def _clean_up(self, name: str) -> Sequence[Finding]:
-        """Let the backend remove what it left. A failure is a finding: an unreachable host must not keep it forever."""
+        """Let the backend remove what it left. A failure is a finding: an unreachable host must not block the end."""
         backend = self.live.get(name)
         if backend is None or not isinstance(backend, Disconnects):
             return ()

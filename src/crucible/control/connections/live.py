@@ -1,4 +1,4 @@
-"""The backends that this process is connected to now. They come and go while it runs."""
+"""The table of the backends that this process is connected to, which changes while it runs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ class LiveBackend:
 
 
 class LiveBackends(Mapping[str, Backend]):
-    """The connected backends by name. Each change replaces the mapping, so other threads may read it meanwhile."""
+    """The connected backends by name, with their settings. `ConnectionSync` changes them.
+
+    Each change replaces the mapping, so other threads may read it meanwhile.
+    """
 
     def __init__(self, backends: Mapping[str, Backend] = MappingProxyType({})) -> None:
         self._live: Mapping[str, LiveBackend] = {name: LiveBackend(backend) for name, backend in backends.items()}

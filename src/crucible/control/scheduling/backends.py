@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class ConnectedBackends:
-    """The connected backends, which come and go while the process runs.
+    """Reads `LiveBackends`, and knows which backends nothing may be placed on, with the reason.
 
     `invitations` knows how agents reach this server. Without it no backend is rejected because they cannot.
     """
