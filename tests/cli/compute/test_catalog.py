@@ -25,7 +25,7 @@ def test_offers_are_listed_cheapest_first(cli: Cli) -> None:
     assert "us-east-2" in second
     assert "--all shows the rest" in ran.err
     assert "days old" in ran.err
-    assert "○ Not connected, and no command connects aws yet: this version has no backend" in ran.err
+    assert "○ Not connected, and no command connects aws yet: this version only compares prices" in ran.err
 
 
 def test_the_list_is_what_the_command_does_without_a_name(cli: Cli) -> None:

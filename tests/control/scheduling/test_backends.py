@@ -49,7 +49,7 @@ def test_a_backend_that_is_not_connected_names_the_command() -> None:
 def test_a_provider_without_a_backend_says_that_nothing_connects_it(provider: str) -> None:
     assert provider not in ROWS
     said = why_unconnected(provider)
-    assert said.startswith(f"Not connected, and no command connects {provider} yet: this version has no backend")
+    assert said.startswith(f"Not connected, and no command connects {provider} yet: this version only compares prices")
     assert "backends connect" not in said
 
 

@@ -95,5 +95,4 @@ def why_unconnected(name: str) -> str:
         return f"{name} is not connected. Connect it: {command}"
     if name not in PROVIDERS:
         return ""
-    only = "this version has no backend for it and only compares its prices"
-    return f"Not connected, and no command connects {name} yet: {only}"
+    return f"Not connected, and no command connects {name} yet: this version only compares prices there"
