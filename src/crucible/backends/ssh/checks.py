@@ -50,7 +50,7 @@ def _check_host(host: Host, ssh: OpenSsh) -> Iterator[Finding]:
     keys = ", ".join(ssh.fingerprints(host.settings)) or "none yet"
     if host.error is not None:
         error = host.error
-        yield Finding(f"{host.name}: it can be used", ok=False, why=f"{error.what} {error.why}".strip(), fix=error.fix)
+        yield Finding(f"{host.name}: can be used", ok=False, why=f"{error.what} {error.why}".strip(), fix=error.fix)
         yield Finding(f"{host.name}: pinned host key {keys}")
         return
     facts = host.facts

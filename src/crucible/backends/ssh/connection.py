@@ -225,7 +225,7 @@ class HostConnection:
             raise HostFailed(
                 f"The host {self.host.name} runs no programs for us.",
                 why=f"{error.why} {printed}".strip(),
-                fix=f"A login there must run commands on Linux: ssh {self.host.target} uname",
+                fix=f"A login there must run commands on Linux: ssh {self.host.ssh_arguments} uname",
                 kind="bad_answer",
             ) from error
 

@@ -286,7 +286,7 @@ class OpenSsh:
             stdout, stderr = process.communicate(stdin, timeout=seconds)
         except subprocess.TimeoutExpired as error:
             what = f"The host {host.name} did not answer within {seconds:g} seconds."
-            raise HostUnreachable(what, fix=_TRY_SSH.format(host.target), sent=True) from error
+            raise HostUnreachable(what, fix=_TRY_SSH.format(host.ssh_arguments), sent=True) from error
         finally:
             if process.poll() is None:
                 kill_session(process)
@@ -300,10 +300,10 @@ class OpenSsh:
         printed = " ".join(stderr.replace("\r", "").split())[-400:]
         for pattern, what, fix in _ERRORS:
             if pattern.search(printed):
-                text = fix.format(target=host.target, pin=self.pin_file(host))
+                text = fix.format(target=host.ssh_arguments, pin=self.pin_file(host))
                 return HostUnreachable(what.format(name=host.name), why=_without_banner(printed), fix=text)
         what, sent = f"The host {host.name} does not answer.", not _NO_CONNECTION.search(printed)
-        return HostUnreachable(what, why=_without_banner(printed), fix=_TRY_SSH.format(host.target), sent=sent)
+        return HostUnreachable(what, why=_without_banner(printed), fix=_TRY_SSH.format(host.ssh_arguments), sent=sent)
 
 
 def kill_session(process: subprocess.Popen[bytes]) -> None:

@@ -8,8 +8,8 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_serializer, model_validator
 
 from crucible.backends.settings import BackendSettings, setting
+from crucible.core.compute.resources import GiB
 
-GiB = 1024**3
 _TARGET = re.compile(
     r"(?:(?P<user>[A-Za-z0-9_][A-Za-z0-9._-]{0,63})@)?"
     r"(?P<host>[A-Za-z0-9_][A-Za-z0-9._-]{0,253}|\[[0-9A-Fa-f:.]{2,45}\])"
@@ -74,6 +74,12 @@ class SshHost(BaseModel):
     @property
     def port(self) -> str:
         return self._part("port")
+
+    @property
+    def ssh_arguments(self) -> str:
+        """What users write after `ssh` or `ssh-copy-id` to reach the host by hand."""
+        destination = f"{self.user}@{self.name}" if self.user else self.name
+        return f"-p {self.port} {destination}" if self.port else destination
 
     def _part(self, part: str) -> str:
         found = _TARGET.fullmatch(self.target)
