@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -114,6 +115,7 @@ class TestKeys:
         ("Connection to gpu1 closed by remote host.", "does not answer", "ssh -p 2222 ann@gpu1", True),
         ("client_loop: send disconnect: Broken pipe", "does not answer", "ssh -p 2222 ann@gpu1", True),
         ("/root/.ssh/config: line 3: Bad configuration option: foo", "has an error", "ssh -G", False),
+        ("Can't open user config file /no: No such file or directory", "cannot be read", "--config FILE", False),
     ],
 )
 def test_errors_say_what_to_do(ssh: OpenSsh, said: str, what: str, fix: str, sent: bool) -> None:
@@ -122,6 +124,26 @@ def test_errors_say_what_to_do(ssh: OpenSsh, said: str, what: str, fix: str, sen
     assert fix in error.fix
     assert error.sent is sent
     assert "@@@" not in error.why
+    assert error.why.endswith(".")
+
+
+def test_a_changed_key_is_shown_beside_the_pinned_one(ssh: OpenSsh) -> None:
+    ssh.pins.mkdir(parents=True)
+    ssh.pin_file(HOST).write_text("pinned ssh-ed25519 AAAA\n")
+    error = ssh.explain(
+        HOST,
+        "@ WARNING: REMOTE HOST IDENTIFICATION HAS CHANGED! @\nSomeone could be eavesdropping on you right now!\n"
+        "The fingerprint for the ED25519 key sent by the remote host is\nSHA256:9cmqDY/t+Q.\nPlease contact your "
+        "system administrator.\nHost key for pinned has changed and you have requested strict checking.\n",
+    )
+    assert error.why == f"It shows ED25519 SHA256:9cmqDY/t+Q, and {ssh.fingerprints(HOST)[0]} is pinned."
+    assert f"rm {ssh.pin_file(HOST)}" in error.fix
+
+
+def test_the_command_of_a_fix_reaches_the_host_as_the_backend_does(ssh: OpenSsh) -> None:
+    assert ssh.login(HOST) == "-p 2222 ann@gpu1"
+    assert ssh.login(SshHost(target="box")) == "box"
+    assert replace(ssh, config="/etc/my config").login(HOST) == "-F '/etc/my config' -p 2222 ann@gpu1"
 
 
 class TestSockets:

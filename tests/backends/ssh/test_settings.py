@@ -70,14 +70,6 @@ def test_hosts_are_texts_tables_or_one_text_with_commas() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("target", "arguments"),
-    [("gpu1", "gpu1"), ("ann@gpu1", "ann@gpu1"), ("ann@gpu1:2222", "-p 2222 ann@gpu1"), ("[::1]:22", "-p 22 ::1")],
-)
-def test_fixes_show_arguments_that_ssh_understands(target: str, arguments: str) -> None:
-    assert SshHost(target=target).ssh_arguments == arguments
-
-
 def test_they_are_stored_as_they_are_written() -> None:
     given = ["gpu1", {"target": "gpu2", "node": "rack-7"}]
     settings = SshSettings.model_validate({"hosts": given})

@@ -18,13 +18,20 @@ LOW_BYTES, FULL_BYTES = 2 * GiB, 256 * MiB
 
 
 def check_hosts(hosts: Hosts, ssh: OpenSsh, socket: Path, cache_bytes: int) -> list[Finding]:
-    """Ask every host again, and return the findings. Leaves no tunnel where there was none."""
+    """Ask every host again, and return the findings. Leaves no tunnel where there was none.
+
+    A second name of a computer gets no tunnel: both would be in one folder there, and each would end the other's.
+    """
     found = hosts.discover(again=True)
-    tunnels = on_each(lambda host: _check_tunnel(hosts, host, socket, cache_bytes), found, CHECK_SECONDS)
-    findings = []
-    for host, tunnel in zip(found, tunnels, strict=True):
-        late = Finding(f"{host.name}: a tunnel for its agents", ok=False, why="It did not come up in time.")
-        findings += [*_check_host(host, ssh), *([tunnel or late] if host.error is None else [])]
+    used = [host for host in found if host.error is None and not host.same_as]
+    made = on_each(lambda host: _check_tunnel(hosts, host, socket, cache_bytes), used, CHECK_SECONDS)
+    tunnels = {host.settings.target: tunnel for host, tunnel in zip(used, made, strict=True)}
+    findings: list[Finding] = []
+    for host in found:
+        findings += _check_host(host, ssh)
+        if host.settings.target in tunnels:
+            late = Finding(f"{host.name}: a tunnel for its agents", ok=False, why="It did not come up in time.")
+            findings.append(tunnels[host.settings.target] or late)
     return findings
 
 
@@ -47,11 +54,12 @@ def clean_hosts(hosts: Hosts, ssh: OpenSsh) -> list[Finding]:
 
 
 def _check_host(host: Host, ssh: OpenSsh) -> Iterator[Finding]:
-    keys = ", ".join(ssh.fingerprints(host.settings)) or "none yet"
+    keys = ", ".join(ssh.fingerprints(host.settings))
     if host.error is not None:
         error = host.error
         yield Finding(f"{host.name}: can be used", ok=False, why=f"{error.what} {error.why}".strip(), fix=error.fix)
-        yield Finding(f"{host.name}: pinned host key {keys}")
+        if keys:
+            yield Finding(f"{host.name}: pinned host key {keys}")
         return
     facts = host.facts
     assert facts is not None, "a host without an error has answered"
@@ -103,10 +111,8 @@ def _check_system(host: Host, facts: HostFacts) -> Iterator[Finding]:
         yield Finding(f"{name}: jobs outlive a cut connection", ok=False, why=why, fix=fix)
 
 
-def _check_tunnel(hosts: Hosts, host: Host, socket: Path, cache_bytes: int) -> Finding | None:
+def _check_tunnel(hosts: Hosts, host: Host, socket: Path, cache_bytes: int) -> Finding:
     """Make a tunnel, and end it again unless machines need it."""
-    if host.error is not None:
-        return None
     connection, folder = host.connection, hosts.folder(host.node.id)
     user = host.facts.user if host.facts else "its user"
     try:

@@ -198,7 +198,7 @@ class HostConnection:
                 raise HostFailed(
                     f"The tunnel to {self.host.name} does not work.",
                     why=f"Nothing answers at {url} there.",
-                    fix=f"Try again. If it does not help, see the log of the sshd on {self.host.name}.",
+                    fix="Look whether its sshd_config limits forwarding, then run: crucible backends check ssh",
                 )
             return url
 
@@ -225,7 +225,7 @@ class HostConnection:
             raise HostFailed(
                 f"The host {self.host.name} runs no programs for us.",
                 why=f"{error.why} {printed}".strip(),
-                fix=f"A login there must run commands on Linux: ssh {self.host.ssh_arguments} uname",
+                fix=f"A login there must run commands on Linux: ssh {self.ssh.login(self.host)} uname",
                 kind="bad_answer",
             ) from error
 

@@ -153,7 +153,7 @@ class Hosts:
                 connection,
                 HostUnreachable(
                     f"The host {connection.host.name} did not answer in time.",
-                    fix=f"Check whether this works: ssh {connection.host.ssh_arguments}",
+                    fix=connection.ssh.try_fix(connection.host),
                 ),
             )
         if any(result is not None and result.error is None for result in found):

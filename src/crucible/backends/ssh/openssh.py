@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import os
 import re
+import shlex
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -57,25 +58,25 @@ _OPTIONS = {
 _ALIAS = "pinned"
 """The name of every host in its own file of keys."""
 _NO_CONNECTION = re.compile("ssh: connect to|kex_exchange|banner exchange|Connection (closed|reset|timed out) by")
-_TRY_SSH = "Check whether this works: ssh {}"
+_CHANGED_KEY = re.compile(r"The fingerprint for the (\S+) key sent by the remote host is (SHA256:[A-Za-z0-9+/]+)")
 _ERRORS: Sequence[tuple[re.Pattern[str], str, str]] = [
     (re.compile(pattern), what, fix)
     for pattern, what, fix in (
         (
             "REMOTE HOST IDENTIFICATION HAS CHANGED|Host key for pinned has changed",
             "The host key of {name} has changed: another computer may answer in its place.",
-            "If you know why, for example because it was installed anew: rm {pin}; ssh-keygen -R for your own file."
-            " The key that it has then is pinned at the next contact.",
+            "If you know why, for example because it was installed anew: rm {pin}. The key that it has then is pinned"
+            " at the next contact. If your own known_hosts has the old one: ssh-keygen -R {name}",
         ),
         (
             "Host key verification failed",
             "The host key of {name}, or of a host on the way to it, is not the one that is known.",
-            "Log in by hand once, to see and accept it: ssh {target}",
+            "Log in by hand once, to see and accept it: ssh {login}",
         ),
         (
             r"Permission denied \([^)]*(password|keyboard-interactive)[^)]*\)",
             "The host {name} asks for a password; a key is needed.",
-            "Give it yours: ssh-copy-id {target}. A key with a passphrase must be in the server's ssh agent.",
+            "Give it yours: ssh-copy-id {login}. A key with a passphrase must be in the server's ssh agent.",
         ),
         (
             "Permission denied|Too many authentication failures",
@@ -90,7 +91,12 @@ _ERRORS: Sequence[tuple[re.Pattern[str], str, str]] = [
         (
             "Bad configuration option|Bad owner or permissions|terminating, .* bad configuration",
             "The ssh config of the server's user has an error, so {name} cannot be reached.",
-            "Correct it: ssh -G {target} shows where it is.",
+            "Correct it: ssh -G {login} shows where it is.",
+        ),
+        (
+            "Can't open user config file",
+            "The ssh config of the setting `config` cannot be read, so {name} cannot be reached.",
+            "Name another one: crucible backends connect ssh --config FILE. Empty: that of the server's user.",
         ),
     )
 ]
@@ -286,7 +292,7 @@ class OpenSsh:
             stdout, stderr = process.communicate(stdin, timeout=seconds)
         except subprocess.TimeoutExpired as error:
             what = f"The host {host.name} did not answer within {seconds:g} seconds."
-            raise HostUnreachable(what, fix=_TRY_SSH.format(host.ssh_arguments), sent=True) from error
+            raise HostUnreachable(what, fix=self.try_fix(host), sent=True) from error
         finally:
             if process.poll() is None:
                 kill_session(process)
@@ -297,13 +303,30 @@ class OpenSsh:
 
     def explain(self, host: SshHost, stderr: str) -> HostUnreachable:
         """Return the error for what ssh printed."""
-        printed = " ".join(stderr.replace("\r", "").split())[-400:]
+        printed = " ".join(stderr.replace("\r", "").split())
         for pattern, what, fix in _ERRORS:
             if pattern.search(printed):
-                text = fix.format(target=host.ssh_arguments, pin=self.pin_file(host))
-                return HostUnreachable(what.format(name=host.name), why=_without_banner(printed), fix=text)
+                words = {"name": host.name, "login": self.login(host), "pin": self.pin_file(host)}
+                why = self._which_keys(host, printed) or _without_banner(printed)
+                return HostUnreachable(what.format(**words), why=why, fix=fix.format(**words))
         what, sent = f"The host {host.name} does not answer.", not _NO_CONNECTION.search(printed)
-        return HostUnreachable(what, why=_without_banner(printed), fix=_TRY_SSH.format(host.ssh_arguments), sent=sent)
+        return HostUnreachable(what, why=_without_banner(printed), fix=self.try_fix(host), sent=sent)
+
+    def login(self, host: SshHost) -> str:
+        """Return the arguments with which the user reaches the host by hand, of ssh and ssh-copy-id."""
+        port = ["-p", host.port] if host.port else []
+        return shlex.join([*self._config(), *port, f"{host.user}@{host.name}" if host.user else host.name])
+
+    def try_fix(self, host: SshHost) -> str:
+        """Return the fix for a host that does not answer."""
+        return f"Check whether this works: ssh {self.login(host)}"
+
+    def _which_keys(self, host: SshHost, printed: str) -> str:
+        """Return the key that a host shows and the pinned one; empty if ssh complains about something else."""
+        shown = _CHANGED_KEY.search(printed)
+        if shown is None:
+            return ""
+        return f"It shows {shown[1]} {shown[2]}, and {', '.join(self.fingerprints(host)) or 'another'} is pinned."
 
 
 def kill_session(process: subprocess.Popen[bytes]) -> None:
@@ -340,8 +363,9 @@ def _key_name(kind: str) -> str:
 
 
 def _without_banner(text: str) -> str:
-    """Return what ssh printed, without the banner that it draws around a warning."""
-    return re.sub(r"@{3,}|\s@\s", "", text).strip()
+    """Return the end of what ssh printed, as a sentence, without the banner that it draws around a warning."""
+    printed = re.sub(r"@{3,}|\s@\s", "", text[-400:]).strip()
+    return f"{printed}." if printed and printed[-1] not in ".!?" else printed
 
 
 def _read(path: Path) -> str:

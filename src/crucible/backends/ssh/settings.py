@@ -75,12 +75,6 @@ class SshHost(BaseModel):
     def port(self) -> str:
         return self._part("port")
 
-    @property
-    def ssh_arguments(self) -> str:
-        """What users write after `ssh` or `ssh-copy-id` to reach the host by hand."""
-        destination = f"{self.user}@{self.name}" if self.user else self.name
-        return f"-p {self.port} {destination}" if self.port else destination
-
     def _part(self, part: str) -> str:
         found = _TARGET.fullmatch(self.target)
         return (found[part] or "") if found else ""
