@@ -22,7 +22,7 @@ def backends(ctx: typer.Context) -> None:
         return
     rows = [(_name(item), "yes" if item.connected else "no", _offers(item), item.detail or "") for item in items]
     cli.out.table(("BACKEND", "CONNECTED", "OFFERS", "DETAIL"), rows)
-    for line in format_unconnected((other.name, other.why.removesuffix(".")) for other in page.others):
+    for line in format_unconnected((other.name, other.why) for other in page.others):
         cli.out.say(line)
 
 

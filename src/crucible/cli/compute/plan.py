@@ -314,11 +314,14 @@ def expected_cost_micros(offer: PlannedView) -> int:
 
 def _suggest_fix(plan: PlanView) -> str:
     best = next((offer for offer in plan.offers if offer.why), None)
-    if best is not None:
-        return f"{best.why}. Or choose a backend yourself: --backend local."
+    if best is not None and best.why:
+        return f"{best.why.removesuffix('.')}. Or choose a backend yourself: --backend local."
     if any(offer.runnable and offer.why == NOT_SPOT for offer in plan.rejected):
         return "Add --spot-fallback."
-    return "Relax --gpu-memory, --gpus, --tier, --max-cost or --deadline, or connect a backend with larger machines."
+    return (
+        "Relax --cpus, --memory, --gpus, --gpu-memory, --tier, --max-cost or --deadline, or connect a backend with"
+        " larger machines."
+    )
 
 
 def _rejections(plan: PlanView) -> list[dict[str, str]]:

@@ -196,11 +196,11 @@ def _parse_time(text: str | None) -> datetime | None:
 def format_unconnected(reasons: Iterable[tuple[str, str]]) -> Iterator[str]:
     """Yield how to connect these backends, one line per reason.
 
-    `reasons` are pairs of a backend's name and why it is not connected, without a full stop.
+    `reasons` are pairs of a backend's name and why it is not connected.
     """
     by_reason: dict[str, list[str]] = {}
     for name, why in reasons:
-        names = by_reason.setdefault(why.replace(name, "{}"), [])
+        names = by_reason.setdefault(why.removesuffix(".").replace(name, "{}"), [])
         names += [] if name in names else [name]
     for why, names in by_reason.items():
         text = why if len(names) == 1 else _plural(why)
