@@ -36,16 +36,21 @@ def check_hosts(hosts: Hosts, ssh: OpenSsh, socket: Path, cache_bytes: int) -> l
 
 
 def clean_hosts(hosts: Hosts, ssh: OpenSsh) -> list[Finding]:
-    """Remove what the deployment keeps on every host without machines, and then its pinned keys."""
+    """Remove what the deployment keeps on every host without machines, and then its pinned keys.
+
+    A computer with two names is cleaned once.
+    """
     found = hosts.discover(again=True)
+    used = [host for host in found if not host.same_as]
     findings = [
         finding or Finding(f"{host.name}: nothing was removed", ok=False, why="It did not answer in time.")
         for host, finding in zip(
-            found, on_each(lambda host: _clean_host(hosts, host), found, CLEAN_SECONDS), strict=True
+            used, on_each(lambda host: _clean_host(hosts, host), used, CLEAN_SECONDS), strict=True
         )
     ]
-    for host, finding in zip(found, findings, strict=True):
-        if finding.ok:
+    clean = {host.settings.target for host, finding in zip(used, findings, strict=True) if finding.ok}
+    for host in found:
+        if (host.same_as or host.settings.target) in clean:
             ssh.forget(host.settings)
     if all(finding.ok for finding in findings):
         hosts.forget()
