@@ -45,7 +45,7 @@ class MoonBackend(FakeBackend):
         key = self.settings.api_key.reveal()
         if self.moon.unreachable:
             raise Unreachable(f"The moon does not answer to {key}.", why=f"It was asked with {key}.", fix="Wait.")
-        found = [Finding(f"the region {self.settings.region} exists")]
+        found = [Finding(f"the region {self.settings.region} exists"), *self.moon.warnings]
         return [*found, Finding("the key is valid", key.startswith("hunter2"), f"{key} is refused", "Get another key.")]
 
     def clean_up(self) -> Sequence[Finding]:
@@ -68,6 +68,7 @@ class Moon:
     made: list[MoonSettings] = field(default_factory=list)
     checked: list[MoonSettings] = field(default_factory=list)
     cleaned: list[str] = field(default_factory=list)
+    warnings: list[Finding] = field(default_factory=list)
 
     def make(self, settings: BackendSettings) -> Backend:
         assert isinstance(settings, MoonSettings)

@@ -140,7 +140,7 @@ class TestNames:
         assert first.runnable
         assert second.why_not == "is the same computer as box, which is listed too"
         assert "the same computer as box" in texts(backend, host.address)
-        assert [each.what for each in backend.check() if not each.ok] == []
+        assert [each.ok for each in backend.check() if not each.ok or each.warning] == [True]
         removed = backend.clean_up()
         assert [each.what for each in removed if not each.ok] == []
         assert not (host.disk / ".crucible").exists()

@@ -142,12 +142,16 @@ class Observation:
 
 @dataclass(frozen=True)
 class Finding:
-    """One result of a backend's `check`. `fix`: what to do if it is not `ok`."""
+    """One result of a backend's `check`. `fix`: what to do if it is not `ok`.
+
+    `warning`: it can be used although `why`, so `why` and `fix` are shown all the same.
+    """
 
     what: str
     ok: bool = True
     why: str = ""
     fix: str = ""
+    warning: bool = False
 
 
 class LaunchRefused(NoCapacity):

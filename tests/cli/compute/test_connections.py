@@ -14,6 +14,8 @@ from tests.cli.conftest import Cli
 from tests.client.real_server import RealServer
 from tests.control.moon import KEY, MoonBackend
 
+from crucible.backends.base import Finding
+
 pytestmark = pytest.mark.enable_socket
 
 
@@ -95,6 +97,17 @@ def test_who_says_no_changes_nothing(cli: Cli, real: RealServer, monkeypatch: py
     Terminal(monkeypatch, KEY, "n")
     assert cli("backends", "connect", "moon").code == 1
     assert not connected(real)
+
+
+def test_a_warning_is_shown_with_its_fix_and_refuses_nothing(
+    cli: Cli, real: RealServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    PipedKey(monkeypatch)
+    cli("backends", "connect", "moon", "--yes", "--api-key", "-")
+    moon(real).moon.warnings.append(Finding("the moon is far", why="It takes a second.", fix="Wait.", warning=True))
+    ran = cli("backends", "check", "moon")
+    assert ran.code == 0
+    assert "! the moon is far\n  It takes a second.\n  Wait." in ran.err
 
 
 def test_a_failed_check_says_what_to_do_and_changes_nothing(

@@ -1,4 +1,4 @@
-"""Check hosts, and clean them when the backend is disconnected. A finding that is ok and has a fix is a warning."""
+"""Check hosts, and clean them when the backend is disconnected."""
 
 from __future__ import annotations
 
@@ -84,13 +84,16 @@ def _format_devices(facts: HostFacts) -> str:
 def _check_identity(host: Host) -> Finding:
     if host.same_as:
         fix = f"Remove one of both; {host.same_as} is used."
-        return Finding(f"{host.name}: the same computer as {host.same_as}, so its slots are counted once", fix=fix)
+        return Finding(
+            f"{host.name}: the same computer as {host.same_as}, so its slots are counted once", fix=fix, warning=True
+        )
     if host.is_here:
         return Finding(f"{host.name}: the server's own computer, which shares its slots with the backend local")
     if host.is_clone:
         why = "Another computer that runs has the same /etc/machine-id, so the host key tells them apart."
         fix = "Give it an id of its own: sudo rm /etc/machine-id && sudo systemd-machine-id-setup"
-        return Finding(f"{host.name}: a copy of another computer, told apart by its host key", why=why, fix=fix)
+        what = f"{host.name}: a copy of another computer, told apart by its host key"
+        return Finding(what, why=why, fix=fix, warning=True)
     return Finding(f"{host.name}: a computer of its own, {host.node.id}")
 
 
@@ -98,14 +101,14 @@ def _check_gpu_use(host: Host, facts: HostFacts) -> Iterator[Finding]:
     for gpu in facts.gpus:
         if gpu.used_by:
             fix = "Jobs that need it wait until it is free."
-            yield Finding(f"{host.name}: GPU {gpu.index} is used by {gpu.used_by}", fix=fix)
+            yield Finding(f"{host.name}: GPU {gpu.index} is used by {gpu.used_by}", fix=fix, warning=True)
 
 
 def _check_system(host: Host, facts: HostFacts) -> Iterator[Finding]:
     name, free = host.name, format_memory(facts.free_bytes)
     if facts.free_bytes < LOW_BYTES:
         fix = f"Free some space in the home of {facts.user} there."
-        yield Finding(f"{name}: {free} free in the home", ok=facts.free_bytes >= FULL_BYTES, fix=fix)
+        yield Finding(f"{name}: {free} free in the home", ok=facts.free_bytes >= FULL_BYTES, fix=fix, warning=True)
     if facts.home_filesystem or len(host.discovery.nodes) > 1:
         yield Finding(f"{name}: other hosts may share its home; each has a folder of its own below ~/.crucible/hosts")
     if facts.tmp_noexec:
@@ -138,6 +141,7 @@ def _check_tunnel(hosts: Hosts, host: Host, socket: Path, cache_bytes: int) -> F
         f"{host.name}: agents reach the server through a port of its loopback, which its other users can use too",
         why="Its sshd forwards no sockets.",
         fix="Set AllowStreamLocalForwarding yes in its sshd_config, and reload it.",
+        warning=True,
     )
 
 

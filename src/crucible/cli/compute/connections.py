@@ -188,9 +188,10 @@ def _format_access(checked: BackendCheckView) -> str:
 
 
 def _format_finding(finding: CheckFindingView) -> str:
-    if finding.ok:
+    if finding.ok and not finding.warning:
         return f"✓ {finding.what}"
-    return "\n  ".join(part for part in (f"✗ {finding.what}", finding.why, finding.fix) if part)
+    mark = "!" if finding.ok else "✗"
+    return "\n  ".join(part for part in (f"{mark} {finding.what}", finding.why, finding.fix) if part)
 
 
 def _format_offer(offer: OfferView) -> str:

@@ -339,7 +339,7 @@ def _setting_view(declared: SettingField, value: object, origin: str | None) -> 
 
 def _finding_view(finding: Finding, secrets: Sequence[Secret] = ()) -> CheckFindingView:
     what, why, fix = (redact(part, secrets) for part in (finding.what, finding.why, finding.fix))
-    return CheckFindingView(what=what, ok=finding.ok, why=why, fix=fix)
+    return CheckFindingView(what=what, ok=finding.ok, why=why, fix=fix, warning=finding.warning)
 
 
 def _check_failed(checked: BackendCheckView) -> CheckFailed:

@@ -49,12 +49,13 @@ class BackendSettingsView(View):
 
 
 class CheckFindingView(View):
-    """A result of a check; `fix` says what to do if it is not `ok`."""
+    """A result of a check; `fix` says what to do if it is not `ok`, or is a `warning`."""
 
     what: str = ""
     ok: bool = True
     why: str = ""
     fix: str = ""
+    warning: bool = False
 
 
 class SettingChangeView(View):
