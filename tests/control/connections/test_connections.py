@@ -22,6 +22,7 @@ from crucible.control.resources.backends import CheckFailed
 from crucible.control.runtime.deployment_check import OtherComputer
 from crucible.control.upkeep import restore_hold
 from crucible.core.errors import BadInput, Conflict, Forbidden, NoCapacity, NotFound, RefusedByPolicy, UnknownName
+from crucible.core.ids import short
 from crucible.core.lifecycle import JobState, MachineState
 from crucible.core.people.identity import OWNER, Identity, LoginMethod, Role
 from crucible.core.routing.plan_request import PlanRequest
@@ -366,6 +367,22 @@ async def test_an_idle_backend_is_gone_at_once_with_its_secrets(one: Deployment)
     assert [row["action"] for row in await one.harness.rows(t.audit)] == ["backend.connect", "backend.disconnect"]
     with pytest.raises(NotFound, match="not connected"):
         await one.disconnect()
+
+
+async def test_settings_that_do_not_reach_its_machines_are_warned_of(one: Deployment) -> None:
+    await one.connect()
+    await one.control.jobs.submit(OWNER, job_spec(backend="moon"), None)
+    while await one.services.performer.perform_due():
+        pass
+    (machine,) = (await one.control.machines.list_machines(OWNER)).items
+    assert [each for each in (await one.connect(region="tranquility")).findings if each.warning] == []
+    one.moon.machines.clear()  # as in another account
+    assert [each for each in (await one.connect(region="tranquility")).findings if each.warning] == []
+    done = await one.connect(region="serenity")
+    assert (done.ok, done.connected) == (True, True)
+    (warned,) = [each for each in done.findings if each.warning]
+    assert warned.what == f"machines that these settings do not reach: {short(machine.id)} (here)"
+    assert "until the settings reach them again" in warned.why
 
 
 async def test_with_machines_it_gets_no_new_jobs_and_ends_with_the_last(one: Deployment) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from sqlalchemy import Connection, bindparam, delete, exists, select, update
 
+from crucible.backends.base import MachineRef
 from crucible.control.db import schema as t
 from crucible.control.db.statement import Row, Statement, insert_row
 from crucible.core.lifecycle import MachineState
@@ -28,6 +29,11 @@ _CLOSE = Statement(
 _REMOVE = Statement(delete(t.connections).where(_c.name == bindparam("called"), _c.closing_at.is_not(None)))
 _ALIVE = Statement(
     select(_m.id).where(_m.backend == bindparam("backend"), _m.state != MachineState.GONE.value).order_by(_m.id)
+)
+_ALIVE_REFS = Statement(
+    select(_m.id, _m.native_id, _m.region)
+    .where(_m.backend == bindparam("backend"), _m.state != MachineState.GONE.value, _m.native_id.is_not(None))
+    .order_by(_m.id)
 )
 _UNFINISHED = Statement(
     select(_m.id)
@@ -103,6 +109,12 @@ def remove_closed(conn: Connection, name: str) -> bool:
 def alive_machines(conn: Connection, backend: str) -> list[str]:
     """Return the machines of the backend that are not gone."""
     return _ALIVE.column(conn, backend=backend)
+
+
+def alive_refs(conn: Connection, backend: str) -> list[MachineRef]:
+    """Return the machines of the backend that are not gone and that it has named."""
+    found = _ALIVE_REFS.all(conn, backend=backend)
+    return [MachineRef(backend, row["id"], row["native_id"], row["region"]) for row in found]
 
 
 def is_unfinished(conn: Connection, backend: str, billed_since: float | None) -> bool:

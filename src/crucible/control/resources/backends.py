@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from sqlalchemy import Connection, select
 
-from crucible.backends.base import Backend, Finding, Leaves
+from crucible.backends.base import Backend, Finding, Leaves, Seen
 from crucible.backends.settings import HIDDEN, BackendSettings, SettingField, fill, stored_values
 from crucible.control.connections import rows
 from crucible.control.connections.factory import STORED
@@ -24,6 +24,7 @@ from crucible.control.runtime.services import Services
 from crucible.control.scheduling.backends import list_unconnected, why_unconnected
 from crucible.core.compute.offers import Need, Offer
 from crucible.core.errors import BadInput, Conflict, CrucibleError, NotFound, UnknownName
+from crucible.core.ids import short
 from crucible.core.people.identity import DEFAULT_PROJECT, Identity, Permission
 from crucible.core.secret import Secret
 from crucible.core.settings_source import SettingsSource
@@ -219,6 +220,7 @@ class Backends:
         lane = f"check {name}"
         try:
             findings = list(await self._ports.calls.run(lane, backend.check, CHECK_DEADLINE))
+            findings += await self._lost_machines(candidate, lane)
             offers = await self._ports.calls.run(lane, lambda: backend.offers(Need()), CHECK_DEADLINE)
         except CrucibleError as error:
             redact_error(error, secrets)
@@ -234,6 +236,21 @@ class Backends:
             operators_only=backend.capabilities.operators_only,
             projects=proposed.settings.projects,
         )
+
+    async def _lost_machines(self, proposed: ProposedBackend, lane: str) -> list[Finding]:
+        """Return a warning if machines are alive that the new settings do not reach, such as those of a host less."""
+        name, backend = proposed.name, proposed.backend
+        if not proposed.changes:
+            return []
+        alive = await self._ports.db.read(lambda conn: rows.alive_refs(conn, name))
+        seen = await self._ports.calls.run(lane, lambda: backend.poll(alive), CHECK_DEADLINE) if alive else ()
+        lost = [each.ref for each in seen if each.seen in (Seen.GONE, Seen.UNREACHABLE)]
+        if not lost:
+            return []
+        listed = ", ".join(f"{short(ref.machine)} ({ref.region})" for ref in lost)
+        why = "Their jobs go on, and nothing is known of them until the settings reach them again."
+        fix = "A list in the settings is replaced as a whole: name what stays too."
+        return [Finding(f"machines that these settings do not reach: {listed}", why=why, fix=fix, warning=True)]
 
     async def _leave(self, proposed: ProposedBackend) -> None:
         """Let a backend that was only made for a check end what it has started."""
