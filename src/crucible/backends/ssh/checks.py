@@ -44,9 +44,7 @@ def clean_hosts(hosts: Hosts, ssh: OpenSsh) -> list[Finding]:
     used = [host for host in found if not host.same_as]
     findings = [
         finding or Finding(f"{host.name}: nothing was removed", ok=False, why="It did not answer in time.")
-        for host, finding in zip(
-            used, on_each(lambda host: _clean_host(hosts, host), used, CLEAN_SECONDS), strict=True
-        )
+        for host, finding in zip(used, on_each(lambda host: _clean_host(hosts, host), used, CLEAN_SECONDS), strict=True)
     ]
     clean = {host.settings.target for host, finding in zip(used, findings, strict=True) if finding.ok}
     for host in found:

@@ -220,7 +220,7 @@ class Backends:
         lane = f"check {name}"
         try:
             findings = list(await self._ports.calls.run(lane, backend.check, CHECK_DEADLINE))
-            findings += await self._lost_machines(candidate, lane)
+            findings += await self._lost_machines(proposed, lane)
             offers = await self._ports.calls.run(lane, lambda: backend.offers(Need()), CHECK_DEADLINE)
         except CrucibleError as error:
             redact_error(error, secrets)
