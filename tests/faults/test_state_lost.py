@@ -36,7 +36,7 @@ def test_the_folder_is_removed_under_a_server_with_a_job(crucible: Deployment) -
     with crucible.client() as client:
         shutil.rmtree(crucible.home)
         answers = list(_submissions(client))
-    assert set(answers) == {503}
+    assert set(answers) <= {503}, "none if it has ended already"
     assert crucible.server.wait(ENDS) == 1
     until(lambda: not any(alive(process.pid) for process in processes), 30, "host, runner and program to end")
     assert not crucible.home.exists()
