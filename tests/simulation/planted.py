@@ -596,7 +596,7 @@ ALL = (
     Planted("our own count is the bill", "promise 3", our_own_count_is_the_bill),
     Planted("prices never change", "promise 3", prices_never_change, first=2),
     Planted("who stood still writes on", "promise 3", who_stood_still_writes_on, first=44),
-    Planted("spot falls back unasked", "promise 3", spot_falls_back_unasked),
+    Planted("spot falls back unasked", "promise 3", spot_falls_back_unasked, first=3),
     Planted("machines have no end", "promise 3", machines_have_no_end),
     Planted("doubles take the healthy along", "promise 4", doubles_take_the_healthy_along, first=8),
     Planted("room is not counted", "promise 2", room_is_not_counted, first=10),
