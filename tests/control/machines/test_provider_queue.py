@@ -6,16 +6,17 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from tests.control.clouds import FakeCloud, FakeQueue
+from tests.control.clouds import ZONES, FakeCloud, FakeQueue
 from tests.control.fakes import Killed
 from tests.control.harness import ControlHarness, FakeRunner, give_back, make_harness, secret, service
 
-from crucible.backends.base import Seen
+from crucible.backends.base import LaunchRefused, Seen
 from crucible.control.agents.agents import NONCE_SECONDS, MachineUnwanted
 from crucible.control.db import schema as t
 from crucible.control.machines.machine_factory import HOST_SECONDS, SAVING_SECONDS, STAGING_SECONDS
 from crucible.control.reconcile.crashpoints import arm, disarm
 from crucible.control.reconcile.outbox import CLAIM_SECONDS
+from crucible.control.scheduling.state_reader import FAILURE_SECONDS
 from crucible.core.errors import Conflict, NotAllowed, Unreachable
 from crucible.core.lifecycle import JobState, Machine, MachineState, Reason
 from crucible.core.people.identity import OWNER
@@ -303,6 +304,62 @@ async def test_one_that_fits_nowhere_else_goes_on_waiting(harness: ControlHarnes
     await settle(harness)
     assert cluster.withdrawn == []
     assert "it can run nowhere else" in (await harness.world(job)).job.waiting
+
+
+async def test_one_keeps_its_place_until_another_backend_has_room(harness: ControlHarness, cluster: FakeQueue) -> None:
+    job, cloud = await queued(harness, max_wait_seconds=HOUR), harness.backends["cloud"]
+    assert isinstance(cloud, FakeCloud)
+    cloud.sold_out = set(ZONES)
+    await harness.offers.refresh()
+    await look(harness, 2 * HOUR)
+    await settle(harness)
+    assert cluster.withdrawn == []
+    assert (
+        "longer than 1h 00m, but no other of its backends has room for it now" in (await harness.world(job)).job.waiting
+    )
+    cloud.sold_out = set()
+    await harness.offers.refresh()
+    await look(harness, 60)
+    await settle(harness)
+    assert [(a.backend, a.reason) for a in (await harness.world(job)).attempts] == [
+        ("cluster", Reason.WITHDRAWN),
+        ("cloud", None),
+    ]
+
+
+async def test_one_keeps_its_place_if_the_others_refused_it_lately(harness: ControlHarness, cluster: FakeQueue) -> None:
+    cloud = harness.backends["cloud"]
+    cloud.answers = [LaunchRefused("No capacity.")]
+    spec = {"backend": "cloud", "fallback": ("cluster",), "max_wait_seconds": 60.0}
+    job = await queued(harness, **spec)
+    for _ in range(8):
+        await harness.performer.perform_due()
+        await harness.place()
+        await look(harness)
+    attempts = (await harness.world(job)).attempts
+    assert {a.backend for a in attempts[:-1]} == {"cloud"}
+    assert attempts[-1].backend == "cluster"
+    await look(harness, 120.0)
+    assert cluster.withdrawn == []
+    assert "no other of its backends has room" in (await harness.world(job)).job.waiting
+    cloud.answers = ["ok"]
+    await harness.offers.refresh()
+    await look(harness, FAILURE_SECONDS)
+    await settle(harness)
+    assert len(cluster.withdrawn) == 1
+
+
+async def test_one_whose_alternative_was_not_asked_for_long_is_withdrawn_once_it_has_answered(
+    harness: ControlHarness, cluster: FakeQueue
+) -> None:
+    job = await queued(harness, max_wait_seconds=HOUR)
+    harness.offers.forget("cloud")
+    await look(harness, HOUR)
+    assert cluster.withdrawn == []
+    await harness.place()
+    await look(harness, 60)
+    await settle(harness)
+    assert [a.reason for a in (await harness.world(job)).attempts] == [Reason.WITHDRAWN, None]
 
 
 async def test_a_cancelled_job_leaves_the_queue(harness: ControlHarness, cluster: FakeQueue) -> None:

@@ -164,7 +164,7 @@ async def test_a_process_that_stood_still_within_a_round_was_not_listening(harne
     job, _ = await harness.running()
     still = StalledDb(harness)
     reconciler = Reconciler(
-        replace(harness.ports, db=still), harness.writer, harness.contacts, harness.services.admission
+        replace(harness.ports, db=still), harness.writer, harness.contacts, harness.scheduler, harness.offers
     )
     for _ in range(9):
         await reconciler.round()
@@ -218,7 +218,7 @@ async def test_contacts_that_could_not_be_stored_are_stored_later(harness: Contr
     harness.contacts.record_attempt(runner.attempt, harness.clock.now())
     full = FullDb(harness.ports.db)
     reconciler = Reconciler(
-        replace(harness.ports, db=full), harness.writer, harness.contacts, harness.services.admission
+        replace(harness.ports, db=full), harness.writer, harness.contacts, harness.scheduler, harness.offers
     )
     with pytest.raises(DiskFull):
         await reconciler.round()

@@ -157,10 +157,10 @@ def test_it_is_due_when_it_has_waited_for_as_long_as_it_may() -> None:
     assert run(queued(30.0), f.Tick(), now=NOW + 1).job.due_at == NOW + 30
 
 
-def test_one_that_can_run_nowhere_else_stays_and_says_so() -> None:
+def test_one_without_room_elsewhere_stays_and_says_so() -> None:
     step = run_step(queued(WAIT), f.Tick(), now=NOW + WAIT)
     assert wanted(step.effects) == []
-    assert "longer than 1h 00m, but it can run nowhere else" in step.world.job.waiting
+    assert "longer than 1h 00m, but no other of its backends has room for it now" in step.world.job.waiting
 
 
 def test_one_without_a_limit_is_never_withdrawn() -> None:

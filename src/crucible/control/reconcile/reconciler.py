@@ -14,9 +14,12 @@ from crucible.control.db.statement import Statement
 from crucible.control.reconcile import repository
 from crucible.control.reconcile.unit_of_work import UnitOfWork, Writer
 from crucible.control.runtime.ports import Ports
-from crucible.control.scheduling.admission import Admission
+from crucible.control.scheduling.offers import OfferBook
+from crucible.control.scheduling.scheduler import Scheduler
+from crucible.core.compute.offers import Need
 from crucible.core.errors import CrucibleError
 from crucible.core.lifecycle.facts import Tick
+from crucible.core.lifecycle.provider_queue import is_queued_too_long
 
 log = structlog.get_logger(__name__)
 
@@ -41,11 +44,14 @@ _POSTPONE = Statement(update(t.jobs).where(_c.id == bindparam("job")).values(due
 
 
 class Reconciler:
-    def __init__(self, ports: Ports, writer: Writer, contacts: Contacts, admission: Admission) -> None:
+    def __init__(
+        self, ports: Ports, writer: Writer, contacts: Contacts, scheduler: Scheduler, offers: OfferBook
+    ) -> None:
         self._ports = ports
         self._writer = writer
         self._contacts = contacts
-        self._admission = admission
+        self._scheduler = scheduler
+        self._offers = offers
         self._last_round = 0.0
         self._listening_since = 0.0
 
@@ -85,7 +91,7 @@ class Reconciler:
     async def _sweep_safely(self, job: str) -> None:
         """Sweep one job. A failure is logged and the job is postponed, so that it does not stop the others."""
         try:
-            await self._writer.write(lambda unit: self._sweep(unit, job))
+            self._offers.request(await self._writer.write(lambda unit: self._sweep(unit, job)))
         except Exception:
             log.exception("a job could not be looked at", job=job)
             due_at = self._ports.clock.now() + POSTPONE_SECONDS
@@ -101,16 +107,19 @@ class Reconciler:
         claim = {"now": now, "claimed_by": self._ports.worker, "claimed_until": now + CLAIM_SECONDS}
         return [job for job in _due(conn, now) if _CLAIM.run(conn, job=job, **claim)]
 
-    def _sweep(self, unit: UnitOfWork, job: str) -> None:
+    def _sweep(self, unit: UnitOfWork, job: str) -> set[tuple[str, Need]]:
+        """Let time pass for the job. Return what has to be asked of backends to know where else it has room."""
         world = repository.load_world(unit.conn, job)
         if world is None:
-            return
+            return set()
         # Checked again, because this process may have been paused since the round began and heard no agents.
         self._note_listening(unit.now)
         live = world.live
-        has_alternative = live is not None and self._admission.has_alternative(world.job, live.backend)
-        unit.advance(world, Tick(self._listening_since, has_alternative))
+        late = live is not None and is_queued_too_long(world, live, unit.now)
+        has_room = late and live is not None and self._scheduler.has_room_elsewhere(unit, world, live.backend)
+        unit.advance(world, Tick(self._listening_since, has_room))
         _RELEASE.run(unit.conn, job=job)
+        return self._scheduler.offers_elsewhere(world, live.backend, unit.now) if late and live is not None else set()
 
 
 def _due(conn: Connection, now: float) -> list[str]:

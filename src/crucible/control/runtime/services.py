@@ -187,7 +187,7 @@ class Services:
         self.performer = Performer(ports, self.backends, self.writer, context, missing_since, live)
         self.poller = Poller(ports, self.backends, self.writer, missing_since)
         self.janitor = Janitor(ports, self.backends, self.writer, deployment.id)
-        self.reconciler = Reconciler(ports, self.writer, self.contacts, self.admission)
+        self.reconciler = Reconciler(ports, self.writer, self.contacts, self.scheduler, self.offers)
         self.ledger = Ledger(ports, self.backends, self.writer, self.duties)
         self.retention = Retention(
             ports,

@@ -13,7 +13,6 @@ from crucible.core.compute.resources import Resources
 from crucible.core.compute.tiers import effective_resources
 from crucible.core.errors import NoCapacity, RefusedByPolicy, UnknownName
 from crucible.core.job.spec import JobSpec
-from crucible.core.lifecycle import Job
 from crucible.core.scheduling import fit
 from crucible.core.scheduling.candidates import Candidate, list_candidates
 from crucible.core.scheduling.state import WaitingJob
@@ -63,12 +62,6 @@ class Admission:
                 rejected=reasons,
             )
         return need
-
-    def has_alternative(self, job: Job, backend: str) -> bool:
-        """Return whether a queued or running job could also run on another of its backends that is connected."""
-        sized = job.spec.model_copy(update={"resources": job.resources})
-        others = [one for one in job.candidates if one.backend != backend and self._backends.has(one.backend)]
-        return any(not self._why_never(candidate, sized) for candidate in others)
 
     def _fix(self, spec: JobSpec) -> str:
         """Return the fix for a job that none of its backends can hold."""

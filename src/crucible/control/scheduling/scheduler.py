@@ -7,7 +7,7 @@ fits a free node at once, with nobody ahead of it there, is placed in its own tr
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from sqlalchemy import Connection, bindparam, select
@@ -27,20 +27,21 @@ from crucible.control.scheduling.offers import OfferBook
 from crucible.control.scheduling.queue import backends_of_queue, first_in_queue, list_queues
 from crucible.control.scheduling.state_reader import StateReader, waiting_job
 from crucible.control.upkeep import restore_hold
-from crucible.core.compute.offers import Nodes, Offer
+from crucible.core.compute.offers import Need, Nodes, Offer
 from crucible.core.lifecycle import Machine, Reason, World
 from crucible.core.lifecycle.facts import NothingSaved, Placed, Waits
 from crucible.core.lifecycle.values import USABLE
 from crucible.core.scheduling.candidates import backends_of
 from crucible.core.scheduling.schedule import schedule, why_not_connected
 from crucible.core.scheduling.slots import NodeSlots, allocate
-from crucible.core.scheduling.state import Grant, Start, State, Wait
+from crucible.core.scheduling.state import Failures, Grant, OfferKind, Start, State, Wait
 
 LANE = "scheduling"
 SECONDS = 20.0
 IDLE_SECONDS = 5.0
 """Longest time between two rounds while jobs wait, if nothing wakes the scheduler."""
 
+_NO_FAILURES = Failures(0)
 _USABLE = tuple(sorted(state.value for state in USABLE))
 _m = t.machines.c
 _SHARED = Statement(
@@ -107,14 +108,44 @@ class Scheduler:
         for decision in schedule(self._reader.of_jobs(unit.conn, [world], unit.now)):
             self._apply(unit, world, decision)
 
+    def has_room_elsewhere(self, unit: UnitOfWork, world: World, backend: str) -> bool:
+        """Return whether the job, which waits in the queue of this provider, would start on another backend now.
+
+        An offer that refused the job lately does not count, nor do nodes for which other jobs wait.
+        """
+        if not restore_hold.may_launch(unit.conn, self._backends.names()):
+            return False
+        others = tuple(
+            candidate
+            for candidate in world.job.candidates
+            if candidate.backend != backend and not self._are_others_ahead(unit, world, {candidate.backend})
+        )
+        elsewhere = world.with_job(candidates=others)
+        failures = waiting_job(elsewhere, unit.now).failures
+        return any(
+            isinstance(decision, Start)
+            and all(failures.get(OfferKind.of(grant.offer), _NO_FAILURES).retry_at == 0 for grant in decision.grants)
+            for decision in schedule(self._reader.of_jobs(unit.conn, [elsewhere], unit.now))
+        )
+
+    def offers_elsewhere(self, world: World, backend: str, now: float) -> set[tuple[str, Need]]:
+        """Return what has to be asked for `has_room_elsewhere`: backends, each with the job's need."""
+        need = waiting_job(world, now).need
+        return {(name, need) for name in backends_of(world.job.candidates) if name != backend}
+
     def _may_be_placed_at_once(self, unit: UnitOfWork, world: World) -> bool:
         """Return whether all its backends have reported offers, and no other job waits for their nodes."""
         need = waiting_job(world, unit.now).need
         names = [name for name in backends_of(world.job.candidates) if self._backends.has(name)]
         if not names or any(self._offers.get(name, need) is None for name in names):
             return False
-        nodes = {n for n in names if isinstance(self._backends.get(n).capabilities.capacity, Nodes)}
-        return not nodes or not self._anybody_waits(unit.conn, self._with_nodes_of(nodes), world.job.id, unit.now)
+        return not self._are_others_ahead(unit, world, names)
+
+    def _are_others_ahead(self, unit: UnitOfWork, world: World, names: Iterable[str]) -> bool:
+        """Return whether another job waits for the nodes of these backends."""
+        connected = [name for name in names if self._backends.has(name)]
+        nodes = {n for n in connected if isinstance(self._backends.get(n).capabilities.capacity, Nodes)}
+        return bool(nodes) and self._anybody_waits(unit.conn, self._with_nodes_of(nodes), world.job.id, unit.now)
 
     def _with_nodes_of(self, backends: set[str]) -> set[str]:
         """Return the backends that reach a node of one of these, which includes themselves."""

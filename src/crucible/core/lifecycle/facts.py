@@ -124,7 +124,7 @@ class Tick:
     """Time passed, or something around the job changed: check it again.
 
     `listening_since`: the server received no messages before that, so earlier silence proves nothing.
-    `has_alternative`: the job may run elsewhere, if its machine waits too long in a provider's queue.
+    `has_alternative`: another backend has room for the job, if its machine waits too long in a provider's queue.
     """
 
     listening_since: float = 0.0

@@ -19,11 +19,19 @@ def withdrawal_due(job: Job, machine: Machine) -> float | None:
     return machine.queued_at + longest
 
 
+def is_queued_too_long(world: World, attempt: Attempt, now: float) -> bool:
+    """Return whether a machine of the attempt has stood in its provider's queue for longer than the user allows."""
+    times = (withdrawal_due(world.job, machine) for machine in world.held(attempt))
+    return any(due is not None and now >= due for due in times)
+
+
 def check_queue(world: World, attempt: Attempt, now: float, *, has_alternative: bool) -> Step:
-    """Store why the attempt's machines wait in a provider's queue; withdraw them if they have waited for too long."""
+    """Store why the attempt's machines wait in a provider's queue; withdraw them if they have waited for too long.
+
+    `has_alternative`: another backend has room for the job now, so that it does not return to the end of this queue.
+    """
     queued = [machine for machine in world.held(attempt) if machine.state is MachineState.QUEUED]
-    times = [due for machine in queued if (due := withdrawal_due(world.job, machine)) is not None]
-    step, is_late = Step(world), bool(times) and now >= min(times)
+    step, is_late = Step(world), is_queued_too_long(world, attempt, now)
     if is_late and has_alternative and world.job.desired is DesiredState.RUN and attempt.stopping_since is None:
         why = f"it waited in the queue of {attempt.backend} for longer than {_max_wait(world.job)}"
         for machine in queued:
@@ -44,8 +52,10 @@ def _describe_wait(job: Job, queued: list[Machine], *, is_late: bool) -> str:
     if job.spec.max_wait_seconds is None:
         return f"{said} (it goes on waiting; --max-wait sets a limit)"
     if is_late:
-        return f"{said} (longer than {_max_wait(job)}, but it can run nowhere else)"
-    return f"{said} (for at most {_max_wait(job)}, then it is withdrawn if it can run elsewhere)"
+        has_others = any(candidate.backend != first.backend for candidate in job.candidates)
+        why = "no other of its backends has room for it now" if has_others else "it can run nowhere else"
+        return f"{said} (longer than {_max_wait(job)}, but {why})"
+    return f"{said} (for at most {_max_wait(job)}, then it is withdrawn once another of its backends has room)"
 
 
 def _max_wait(job: Job) -> str:

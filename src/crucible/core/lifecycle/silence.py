@@ -56,7 +56,7 @@ def record_contact(world: World, attempt_id: str, now: float) -> Step:
 def check_attempt(world: World, now: float, listening_since: float = 0.0, *, has_alternative: bool = False) -> Step:
     """Check the live attempt for lost machines, silence and deadlines. Level-triggered: no earlier fact is needed.
 
-    `has_alternative`: the job may run elsewhere if its machine waits too long in a provider's queue.
+    `has_alternative`: another backend has room for the job, if its machine waits too long in a provider's queue.
     """
     attempt = world.live
     if attempt is None:
