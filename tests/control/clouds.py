@@ -85,7 +85,7 @@ class FakeQueue(FakeBackend):
     """A cluster with a queue of its own, in which machines wait until a test starts them.
 
     `lost_withdrawals` is how many withdrawals are done without an answer. `partial` is how many machines of a gang its
-    next launch makes.
+    next launch makes. `backwards`: it names the machines of a gang in the opposite order.
     """
 
     name: str = "cluster"
@@ -103,6 +103,7 @@ class FakeQueue(FakeBackend):
     withdrawn: list[MachineRef] = field(default_factory=list)
     lost_withdrawals: int = 0
     partial: int | None = None
+    backwards: bool = False
 
     def call(self, order: MachineOrder) -> LaunchCall:
         self.orders.append(order)
@@ -117,7 +118,7 @@ class FakeQueue(FakeBackend):
             if name == call.token or name not in self.made:
                 self.add(name)
                 self.made[name].seen = Seen.QUEUED
-        return [self.made[name].ref for name in made]
+        return [self.made[name].ref for name in (reversed(made) if self.backwards else made)]
 
     def find(self, token: str) -> Sequence[MachineRef]:
         call = next((call for call in self.launches if call.token == token), None)

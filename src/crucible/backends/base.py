@@ -289,8 +289,9 @@ class Backend(Protocol):
 
         Raises LaunchRefused if nothing was created, LaunchUnknown if something may have been, and Unreachable if the
         call was certainly not received. After the last two it is called again, unless `find` finds the machines.
-        Returns one machine for each bootstrap, in their order: one, or those of a gang (`gang_in_one_call`). The
-        bootstraps are the secret half of a launch: they are passed beside the call, and never stored.
+        Returns one machine for each bootstrap, in any order: one, or those of a gang (`gang_in_one_call`). The
+        `machine` of each, from its tag, says which it is. The bootstraps are the secret half of a launch: they are
+        passed beside the call, and never stored.
         """
 
     def find(self, token: str) -> Sequence[MachineRef]:

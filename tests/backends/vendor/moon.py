@@ -197,8 +197,7 @@ class MoonBackend:
         """Return the machines of an earlier call with this token, or raise what the error means."""
         if error.code == "TokenReused":
             # The bootstrap differs because the server has moved since. What the first call made is what counts.
-            ranks = [instance["tags"][MACHINE] for instance in cast("list[Json]", call.parameters["instances"])]
-            found = sorted(self.find(call.token), key=lambda ref: ranks.index(ref.machine))
+            found = self.find(call.token)
             if found:
                 return found
         if error.code in REFUSED:

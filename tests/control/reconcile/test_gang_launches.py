@@ -7,14 +7,17 @@ from pathlib import Path
 
 import pytest
 from tests.control.clouds import FakeCloud, FakeQueue
-from tests.control.harness import ControlHarness, FakeRunner, give_back, make_harness, other_worker
+from tests.control.harness import ControlHarness, FakeRunner, give_back, make_harness, new_id, other_worker
 
 from crucible.backends.base import Seen
 from crucible.control.db import schema as t
 from crucible.core.errors import TimedOut
+from crucible.core.ids import Prefix
 from crucible.core.lifecycle import JobState, Machine, MachineState, Reason
 from crucible.core.lifecycle import facts as f
 from crucible.wire.documents.messages import MessageKind
+
+STRANGER = new_id(Prefix.MACHINE, 99)
 
 
 @pytest.fixture
@@ -60,6 +63,30 @@ async def test_one_call_makes_all_and_all_are_recorded_at_once(harness: ControlH
     assert len({bootstrap.nonce for bootstrap in cluster.bootstraps}) == 3
     assert [machine.native_id for machine in made] == [f"i-{machine.id}" for machine in made]
     assert await effects(harness) == []
+
+
+async def test_machines_are_known_by_their_names_in_whatever_order_the_provider_lists_them(
+    harness: ControlHarness, cluster: FakeQueue
+) -> None:
+    cluster.backwards = True
+    await submit(harness)
+    await harness.performer.perform_due()
+    made = await machines(harness)
+    assert [machine.native_id for machine in made] == [f"i-{machine.id}" for machine in made]
+    assert await effects(harness) == []
+
+
+async def test_a_machine_that_was_not_ordered_is_not_taken_for_one_that_was(
+    harness: ControlHarness, cluster: FakeQueue
+) -> None:
+    await submit(harness)
+    second = (await machines(harness))[1].id
+    cluster.add(STRANGER)
+    cluster.add(second)
+    cluster.made[second].ref = cluster.made[STRANGER].ref
+    await harness.performer.perform_due()
+    assert [machine.launch_settled for machine in await machines(harness)] == [False] * 3
+    assert await effects(harness) == ["launch"]
 
 
 async def test_where_one_call_cannot_there_is_one_for_each(harness: ControlHarness) -> None:

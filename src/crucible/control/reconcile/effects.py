@@ -191,8 +191,7 @@ class Performer:
             return await self._record_lost(effect, f.LaunchLost(str(unknown)))
         self.launches[machine.backend, "made"] += 1
         crashpoint("launch.after_call")
-        made = {member.id: ref.native_id for member, ref in zip(effect.members, refs, strict=True)}
-        await self._record_launched(effect, made, sent_at)
+        await self._record_launched(effect, {ref.machine: ref.native_id for ref in refs}, sent_at)
         crashpoint("launch.recorded")
 
     async def _bootstrap(self, backend: base.Backend, machine: Machine, agent: str | None) -> Bootstrap:
@@ -353,8 +352,10 @@ class Performer:
 
 
 def _launch(backend: base.Backend, call: base.LaunchCall, bootstraps: Sequence[Bootstrap]) -> Sequence[base.MachineRef]:
-    """Launch one machine for each bootstrap. Raises LaunchUnknown if the provider names fewer."""
+    """Launch one machine for each bootstrap. Raises LaunchUnknown if the provider does not name each of them once."""
     refs = backend.launch(call, bootstraps)
-    if len(refs) != len(bootstraps):
-        raise base.LaunchUnknown(f"The provider named {len(refs)} of {len(bootstraps)} machines.")
+    wanted = [bootstrap.machine for bootstrap in bootstraps]
+    if sorted(ref.machine for ref in refs) != sorted(wanted):
+        named = len({ref.machine for ref in refs}.intersection(wanted))
+        raise base.LaunchUnknown(f"The provider named {len(refs)} machines, {named} of the {len(wanted)} ordered.")
     return refs
