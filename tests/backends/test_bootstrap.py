@@ -238,6 +238,75 @@ class TestStart:
             host.kill()
 
 
+OFF = 'echo "off $ended" >>off'
+"""What a machine does when its agent has ended."""
+
+
+class TestThen:
+    def off(self, machine: Machine) -> str:
+        return (machine.home / "off").read_text()
+
+    @pytest.mark.parametrize("shell", SHELLS)
+    @pytest.mark.parametrize("code", [0, 3])
+    def test_the_command_runs_after_the_agent_whatever_its_code(self, machine: Machine, shell: str, code: int) -> None:
+        machine.shell = shell
+        machine.agent = replace_agent(machine.agent, f"{AGENT}assert not os.path.exists('../off')\nsys.exit({code})\n")
+        done = machine.run(paths=[str(machine.agent.path)], then=OFF)
+        assert (done.returncode, done.stderr) == (code, "")
+        assert json.loads(done.stdout)["bootstrap"]["machine"] == "mch-1"
+        assert self.off(machine) == f"off {code}\n"
+
+    @pytest.mark.parametrize("shell", SHELLS)
+    def test_it_runs_after_an_agent_that_was_killed(self, machine: Machine, shell: str) -> None:
+        machine.shell = shell
+        machine.agent = replace_agent(machine.agent, "import os\nos.kill(os.getpid(), 9)\n")
+        assert machine.run(paths=[str(machine.agent.path)], then=OFF).returncode == 128 + 9
+        assert self.off(machine) == "off 137\n"
+
+    def test_it_runs_if_the_agent_cannot_be_downloaded(self, machine: Machine) -> None:
+        failed(machine.run(then=OFF), BootFailure.NO_DOWNLOAD)
+        assert self.off(machine) == f"off {BootFailure.NO_DOWNLOAD.value}\n"
+
+    def test_it_runs_if_there_is_no_python(self, machine: Machine) -> None:
+        machine.path, machine.shell = str(machine.home), shutil.which("sh") or ""
+        failed(machine.run(python="", then=OFF), BootFailure.NO_PYTHON)
+        assert self.off(machine) == f"off {BootFailure.NO_PYTHON.value}\n"
+
+    def test_it_runs_if_python_is_too_old(self, tmp_path: Path, machine: Machine) -> None:
+        old = tmp_path / "bin" / "python3"
+        old.parent.mkdir()
+        old.write_text("#!/bin/sh\necho Python 3.6; exit 1\n")
+        old.chmod(0o755)
+        machine.path, machine.shell = str(old.parent), shutil.which("sh") or ""
+        failed(machine.run(python="", then=OFF), BootFailure.PYTHON_TOO_OLD)
+        assert self.off(machine) == f"off {BootFailure.PYTHON_TOO_OLD.value}\n"
+
+    def test_without_a_command_the_script_becomes_the_host(self, machine: Machine) -> None:
+        machine.agent = replace_agent(machine.agent, "import os\nprint(os.getpid())\n")
+        script = script_template(machine.agent, "~/machine", python=sys.executable, paths=[str(machine.agent.path)])
+        done = subprocess.Popen(
+            ["/bin/sh", "-s"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={"PATH": machine.path, "HOME": str(machine.home)},
+        )
+        out, _ = done.communicate(fill_script(script, BOOTSTRAP, {}), timeout=60)
+        assert int(out) == done.pid
+
+    def test_a_detached_host_has_not_ended_with_the_script(self, machine: Machine) -> None:
+        with pytest.raises(ValueError, match="detached"):
+            machine.run(detach=True, then="poweroff")
+
+
+def replace_agent(agent: AgentFile, text: str) -> AgentFile:
+    """Return another agent file, with this program."""
+    sha256 = hashlib.sha256(text.encode()).hexdigest()
+    other = AgentFile(agent.path.with_name(f"agent-{sha256}.pyz"), sha256)
+    other.path.write_text(text)
+    return other
+
+
 class TestPython:
     def make(self, folder: Path, name: str, text: str) -> Path:
         folder.mkdir(exist_ok=True)

@@ -38,7 +38,7 @@ _SCRIPT = """\
 #!/bin/sh
 # Starts the agent of a machine of Crucible.
 # {variables}
-set -- {facts}
+{begin}set -- {facts}
 python= unusable=
 for name in {names}; do
     found=$(command -v "$name" 2>/dev/null) || continue
@@ -61,6 +61,12 @@ exec "$python" -I -c {program} {plan} "$@" <<'{end}'
 {end}
 echo 'crucible: the shell cannot start Python with the bootstrap as its input; is the disk full?' >&2
 exit {no_space}
+{finish}"""
+_THEN = """\
+)
+ended=$?
+{then}
+exit "$ended"
 """
 _CHECK = (
     'import sys; print("Python %d.%d" % sys.version_info[:2]); import ctypes, http.client, json, ssl, zipfile, zlib; '
@@ -111,6 +117,7 @@ def script_template(
     paths: Sequence[str] = (),
     facts: Mapping[str, str] | None = None,
     detach: bool = False,
+    then: str = "",
     download_seconds: float = DOWNLOAD_SECONDS,
 ) -> str:
     """Return the script without its secret half: a dry run shows it, and it is stored as part of the launch call.
@@ -119,9 +126,12 @@ def script_template(
     with `~`. `python` is an interpreter that is tried before those on PATH, `paths` are where the machine may have the
     agent file already. `facts`: fields of the bootstrap that only the machine knows, each as a shell word, such as
     `{"native_id": "$INSTANCE_ID"}`. The script becomes the host; with `detach` it ends once the host is a process of
-    its own, and its last line on stdout is `crucible-host <pid>`. It tries to get the agent file for
-    `download_seconds`.
+    its own, and its last line on stdout is `crucible-host <pid>`. `then`: a command that the script runs once the
+    agent has ended, whatever its outcome, or could not be started; `poweroff` for a machine that bills while it is on.
+    The script tries to get the agent file for `download_seconds`.
     """
+    if then and detach:
+        raise ValueError("A detached host has not ended when the script ends.")
     plan = {
         "sha256": agent.sha256,
         "target": f"{AGENT_ROUTES}/{agent.name}",
@@ -146,6 +156,8 @@ def script_template(
         program=shlex.quote(program),
         plan=shlex.quote(json.dumps(plan)),
         end=_END,
+        begin="(\n" if then else "",
+        finish=_THEN.format(then=then) if then else "",
     )
 
 

@@ -190,8 +190,8 @@ class MoonBackend:
 
     def _user_data(self, machine: str) -> str:
         """Return the script, after which the machine turns itself off: once the agent has ended, nothing bills."""
-        script = script_template(self._context.agent_file, f"/var/lib/crucible/machines/{machine}", facts=FACTS)
-        return f"#!/bin/sh\n(\n{script})\npoweroff\n"
+        folder = f"/var/lib/crucible/machines/{machine}"
+        return script_template(self._context.agent_file, folder, facts=FACTS, then="poweroff")
 
     def _not_launched(self, call: LaunchCall, error: ApiError) -> Sequence[MachineRef]:
         """Return the machines of an earlier call with this token, or raise what the error means."""

@@ -97,7 +97,10 @@ def test_the_native_request_of_a_full_order(backend: MoonBackend) -> None:
         ranks=4,
     )
     script = script_template(
-        AGENT, "/var/lib/crucible/machines/mch-1", facts={"native_id": "$(moon-metadata instance-id)"}
+        AGENT,
+        "/var/lib/crucible/machines/mch-1",
+        facts={"native_id": "$(moon-metadata instance-id)"},
+        then="poweroff",
     )
     assert backend.call(order) == LaunchCall(
         backend="moon",
@@ -118,7 +121,7 @@ def test_the_native_request_of_a_full_order(backend: MoonBackend) -> None:
             "instances": [
                 {
                     "tags": {"crucible-machine": "mch-1", "crucible-rank": "1 of 4"},
-                    "user_data": f"#!/bin/sh\n(\n{script})\npoweroff\n",
+                    "user_data": script,
                 }
             ],
         },
