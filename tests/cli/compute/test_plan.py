@@ -234,3 +234,24 @@ def test_what_cannot_be_asked(cli: Cli, real: RealServer, flags: tuple[str, ...]
     assert ran.code == 2
     assert words in ran.err
     assert not asked(real)
+
+
+def test_a_backend_that_the_user_may_not_use_is_rejected_with_the_fix(
+    cli: Cli, real: RealServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cli("users", "add", "ada")
+    cli("projects", "grant", "default", "ada", "member")
+    token = cli("tokens", "create", "of-ada", "--user", "ada", "--json").json["token"]
+    cloud = real.harness.backends["cloud"]
+    cloud.capabilities = replace(cloud.capabilities, operators_only=True)
+    real.run(real.harness.offers.refresh)
+    monkeypatch.setenv("CRUCIBLE_TOKEN", token)
+    why = "Jobs of the project 'default' may not run on 'cloud'."
+    ran = cli("plan", "train.py", "--backend", "cloud")
+    assert ran.code == 7
+    assert f"No connected backend can run it: {why}" in ran.err
+    assert "crucible backends connect cloud --project default" in ran.err
+    refused = cli("run", "train.py", "--backend", "cloud", "--yes")
+    assert refused.code == 7
+    assert why in refused.err
+    assert real.specs == []

@@ -38,7 +38,7 @@ HEADS = ("", "BACKEND", "TYPE", "REGION", "MARKET", "SIZE", "TOTAL", "PRICE", "D
 def show_plan(cli: CommandContext, request: PlanRequest, payload: Payload | None = None) -> int:
     """Print the plan; return the exit code. With a payload print its files, and the launch request for the backend.
 
-    6: no connected backend can run it; 7: only its cost limit rules offers out.
+    6: no connected backend can run it; 7: only its cost limit rules offers out, or the user may not use them.
     """
     with cli.api() as api:
         plan = api.plan(request)
@@ -55,7 +55,7 @@ def show_plan(cli: CommandContext, request: PlanRequest, payload: Payload | None
         cli.out.say("Nothing was submitted.")
     if plan.chosen is not None or plan.waits:
         return 0
-    return RefusedByPolicy.exit_code if plan.too_dear else NoCapacity.exit_code
+    return RefusedByPolicy.exit_code if plan.too_dear or _is_refused(plan) else NoCapacity.exit_code
 
 
 def format_files(payload: Payload) -> Iterator[str]:
@@ -261,6 +261,12 @@ def _format_rejected(plan: PlanView) -> Iterator[str]:
         yield f"{more} offers of other providers do not fit; --json says why."
 
 
+def _is_refused(plan: PlanView) -> bool:
+    """Return whether nothing can run the job because the user may not use the backends that could."""
+    why = plan.why or ""
+    return any(offer.refused and why.endswith(offer.why or "-") for offer in plan.rejected)
+
+
 def _format_unconnected_backends(offers: Iterable[PlannedView]) -> Iterator[str]:
     return format_unconnected((offer.backend, offer.why) for offer in offers if not offer.runnable and offer.why)
 
@@ -272,7 +278,8 @@ def _offer_key(offer: OfferView) -> tuple[str, ...]:
 def confirm_cost(cli: CommandContext, plan: PlanView, request: PlanRequest, *, yes: bool) -> bool:
     """Print where the job would run, and ask if it may cost more than the setting `ask_above`.
 
-    Raises NoCapacity if no connected backend can run the job, RefusedByPolicy if only its cost limit rules it out.
+    Raises NoCapacity if no connected backend can run the job, RefusedByPolicy if only its cost limit rules it out or
+    the user may not use the backends.
     """
     if plan.chosen is None and not plan.waits:
         for line in format_alternatives(plan):
@@ -281,8 +288,8 @@ def confirm_cost(cli: CommandContext, plan: PlanView, request: PlanRequest, *, y
             raise RefusedByPolicy(
                 plan.why or "It would cost more than allowed.", fix=RAISE_IT, rejected=_rejections(plan)
             )
-        if not plan.offers and any(offer.refused for offer in plan.rejected):
-            raise RefusedByPolicy(plan.why or "It may not run there.", rejected=_rejections(plan))
+        if plan.why and _is_refused(plan):
+            raise RefusedByPolicy(plan.why, rejected=_rejections(plan))
         raise NoCapacity(plan.why or "No backend can run it.", fix=_suggest_fix(plan), rejected=_rejections(plan))
     for line in (*format_choice(plan), *format_fallback(plan, request)):
         cli.out.say(line)
