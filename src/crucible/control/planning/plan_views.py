@@ -136,9 +136,12 @@ def rejected_views(plan: Plan, limit: int) -> tuple[RejectedView, ...]:
     for one in plan.rejected:
         alike.setdefault((one.offer.backend, _reason(one)), []).append(one)
     shown = list(alike.values())[:limit]
-    return tuple(
-        RejectedView(**dict(_rejected(group[0])), alike=len(group), refused=group[0].refused) for group in shown
-    )
+    return tuple(_rejected_view(group) for group in shown)
+
+
+def _rejected_view(alike: list[RejectedOffer]) -> RejectedView:
+    view = RejectedView(**dict(_rejected(alike[0])), alike=len(alike))
+    return view.model_copy(update={"refused": True}) if alike[0].refused else view
 
 
 def nearest_view(plan: Plan) -> OfferView | None:

@@ -50,14 +50,14 @@ class PlannedView(OfferView, PartialView):
     ends_at: str | None = sometimes(None)
 
 
-class RejectedView(OfferView):
+class RejectedView(OfferView, PartialView):
     """A rejected offer with the reason in `why`; `alike` counts offers of the same backend and reason.
 
-    `refused`: the user may not run the job there, and `why` says who can allow it.
+    `refused`: the user may not run the job there, and `why` says who can allow it. Left out if it is false.
     """
 
     alike: int = 1
-    refused: bool = False
+    refused: bool = sometimes(False)
 
 
 class PricesView(View):
