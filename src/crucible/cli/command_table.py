@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -276,13 +277,23 @@ class Command(TyperCommand):
 
 
 class ProgramCommand(Command):
-    """A command that passes the arguments after `--` to the user's program unread."""
+    """A command that passes the arguments after `--` to the user's program unread.
+
+    Before them it passes further words that name existing files, as in `run train.py config/small.py`.
+    """
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if "--" in args:
-            at = args.index("--")
-            args, ctx.meta[ARGUMENTS] = args[:at], tuple(args[at + 1 :])
-        return super().parse_args(ctx, args)
+        at = args.index("--") if "--" in args else len(args)
+        args, after = args[:at], args[at + 1 :]
+        asked = list(args)
+        ctx.allow_extra_args = any(param.name == "target" for param in self.params)
+        left = super().parse_args(ctx, args)
+        words, ctx.args = list(ctx.args), []
+        if not all(map(os.path.lexists, words)):
+            ctx.allow_extra_args = False
+            return super().parse_args(ctx, asked)
+        ctx.meta[ARGUMENTS] = (*words, *after)
+        return left
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         return [*super().collect_usage_pieces(ctx), "[-- ARGUMENTS]"]

@@ -265,6 +265,13 @@ def test_bad_input_is_2_and_nothing_is_stored(
     assert (real.specs, real.bundles) == ([], [])
 
 
+def test_words_that_name_files_are_arguments_of_the_program(cli: Cli, real: RealServer, tmp_path: Path) -> None:
+    (tmp_path / "small.yaml").write_text("")
+    ran = cli("run", "train.py", "small.yaml", "--detach", "--", "--epochs", "3")
+    assert ran.code == 0, ran.err
+    assert real.specs[-1]["command"] == ["{python}", "train.py", "small.yaml", "--epochs", "3"]
+
+
 def test_bad_input_is_told_before_a_server_is_started(cli: Cli, tmp_path: Path) -> None:
     assert cli("run", "nosuch.py").code == 2
     assert not (tmp_path / "home").exists()

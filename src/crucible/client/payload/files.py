@@ -105,10 +105,14 @@ def _without_parts(names: Iterable[str]) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Sendable:
-    """Entries without the files that look like secrets; `left_out` names those, one text for each."""
+    """Entries without the files that look like secrets; `left_out` names those, one text for each.
+
+    `about` describes the entries.
+    """
 
     entries: tuple[Entry, ...]
     left_out: tuple[str, ...] = ()
+    about: str = ""
 
 
 def without_secrets(

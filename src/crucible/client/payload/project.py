@@ -83,12 +83,12 @@ def _of_git(root: Path, environ: Mapping[str, str], limit: int) -> Project:
 
 
 def _of_folder(root: Path, environ: Mapping[str, str], limit: int) -> Project:
-    return _select(root, "folder", _walk(root, ignore_rules(root)), frozenset(), environ, (limit, SMALL_FILES))
+    return _select(root, "folder", walk_files(root, ignore_rules(root)), frozenset(), environ, (limit, SMALL_FILES))
 
 
-def _walk(root: Path, rules: IgnoreRules) -> Iterator[str]:
-    """Yield the files below `root` that are not ignored, and links as themselves."""
-    for folder, folders, files in os.walk(root):
+def walk_files(root: Path, rules: IgnoreRules, top: str = "") -> Iterator[str]:
+    """Yield the files in the folder `top` that are not ignored, and links as themselves, as names below `root`."""
+    for folder, folders, files in os.walk(root / top):
         below = PurePosixPath(Path(folder).relative_to(root).as_posix())
         links = [name for name in folders if os.path.islink(os.path.join(folder, name))]
         folders[:] = sorted(
@@ -114,7 +114,7 @@ def _select(
     for name in names:
         if name not in tracked and own.holds(name):
             continue
-        why = _why_not(root, name) or ("looks like a secret" if _is_secret(root, name, tracked) else "")
+        why = why_not_sent(root, name) or ("looks like a secret" if _is_secret(root, name, tracked) else "")
         if why:
             left_out[name] = f"{name} is not sent: it {why}.{_option(name, why)}"
             continue
@@ -134,7 +134,7 @@ def _option(name: str, why: str) -> str:
     return f" --include {name} sends it." if why == "looks like a secret" else ""
 
 
-def _why_not(root: Path, name: str) -> str | None:
+def why_not_sent(root: Path, name: str) -> str | None:
     """Return why a file cannot be part of a bundle, to complete `it ...`; None if it can."""
     path = root / name
     try:

@@ -19,6 +19,7 @@ from crucible.client.payload.files import (
 )
 from crucible.client.payload.git_state import git_state
 from crucible.client.payload.imports import local_imports
+from crucible.client.payload.named import Script, describe_names, find_needed
 from crucible.client.payload.project import Project, find_project
 from crucible.client.request.declarations import Code
 from crucible.client.request.pythons import choose_environment
@@ -47,19 +48,20 @@ def from_script(label: str, code_source: CodeSource) -> Payload:
     entry = path.relative_to(root).as_posix()
     start = start_folder(code_source.folder, path.parent, root)
     choice = choose_environment(code_source.python, Code(root, entry, text, whole=whole), code_source.host)
-    sent = _gather_script(project, root, path, text, start, code_source)
-    if all(item.name != entry for item in sent.entries):
+    script = Script(root, path, text, code_source.command_arguments, start, code_source.folder.resolve())
+    collected = _gather_script(project, script, code_source)
+    if all(item.name != entry for item in collected.entries):
         raise BadInput(f"{label} is listed in {IGNORE_FILE}.", fix="Remove it there.")
-    state = git_state(root) if whole else git_state(root, [item.name for item in sent.entries])
+    state = git_state(root) if whole else git_state(root, [item.name for item in collected.entries])
     return Payload(
         command=(PYTHON, os.path.relpath(path, start), *code_source.command_arguments),
         environment=choice.environment,
         source=state.source(SourceKind.SCRIPT, path),
-        entries=sent.entries,
+        entries=collected.entries,
         workdir=start.relative_to(root).as_posix() if start != root else None,
         notes=(*choice.notes, *syntax_note(text, label)),
-        sent=_describe(project, root),
-        left_out=(*_too_large_note(project), *sent.left_out),
+        sent=collected.about,
+        left_out=(*_too_large_note(project), *collected.left_out),
     )
 
 
@@ -82,21 +84,27 @@ def _in_place(path: Path, label: str, text: str, code_source: CodeSource) -> Pay
     )
 
 
-def _gather_script(
-    project: Project | None, root: Path, path: Path, text: str, start: Path, code_source: CodeSource
-) -> Sendable:
-    """Return the project's files, the script, what it imports from its folder, and what --include adds."""
+def _gather_script(project: Project | None, script: Script, code_source: CodeSource) -> Sendable:
+    """Return the project's files, the script, what it imports from its folder or names, and what --include adds."""
+    root, path = script.root, script.path
     of_project = project.files if project is not None else ()
     beside = path.parent.relative_to(root)
-    imports = ((beside / name).as_posix() for name in local_imports(path.parent, text))
-    needed = [path.relative_to(root).as_posix(), *_missing_imports(root, imports, of_project)]
-    included = expand_includes(root, code_source.include, start)
-    entries = gather(root, (*of_project, *needed, *included), code_source.limit)
-    sendable = without_secrets(root, entries, frozenset(of_project), named_by(root, code_source.include, start))
-    mentioned = {item.name for item in sendable.entries}
+    imports = ((beside / name).as_posix() for name in local_imports(path.parent, script.text))
+    parts = [path.relative_to(root).as_posix(), *_missing_imports(root, imports, of_project)]
+    included = expand_includes(root, code_source.include, script.start)
+    size = sum((root / name).lstat().st_size for name in of_project)
+    known = frozenset((*of_project, *parts, *included))
+    needed = find_needed(script, known, code_source.limit - size, shared=project is None)
+    entries = gather(root, (*of_project, *parts, *included, *needed.names), code_source.limit)
+    named = named_by(root, code_source.include, script.start) | needed.by_user
+    sendable = without_secrets(root, entries, frozenset(of_project), named)
+    names = {item.name for item in sendable.entries}
     notes = project.left_out.items() if project is not None else ()
-    left_out = dict.fromkeys((*(text for name, text in notes if name not in mentioned), *sendable.left_out))
-    return Sendable(sendable.entries, tuple(left_out))
+    left_out = (*(text for name, text in notes if name not in names), *sendable.left_out, *needed.left_out)
+    about = _describe(project, root)
+    if needed.described:
+        about += f", and what it names: {describe_names(list(needed.described))}"
+    return Sendable(sendable.entries, tuple(dict.fromkeys(left_out)), about)
 
 
 def _missing_imports(root: Path, imports: Iterable[str], sent: Sequence[str]) -> Iterator[str]:
