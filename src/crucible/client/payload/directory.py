@@ -8,8 +8,18 @@ from collections.abc import Iterator
 from pathlib import Path, PurePath
 
 from crucible.client.payload.base import CodeSource, Payload
-from crucible.client.payload.files import gather, read_code, syntax_note
-from crucible.client.payload.git_state import git_state, list_files
+from crucible.client.payload.files import (
+    Sendable,
+    expand_includes,
+    gather,
+    gather_included,
+    matches_any,
+    named_by,
+    read_code,
+    syntax_note,
+    without_secrets,
+)
+from crucible.client.payload.git_state import git_state, list_files, list_tracked
 from crucible.client.payload.suggestions import nearest_file
 from crucible.client.request.declarations import Code
 from crucible.client.request.pythons import choose_environment
@@ -35,17 +45,38 @@ def from_root(root: Path, label: str, source: Source, code_source: CodeSource) -
     entry = find_entry(root, _named_folder(root, label), code_source.entry)
     text = read_code(root / entry, str(PurePath(label) / entry) if source.path else entry)
     choice = choose_environment(code_source.python, Code(root, entry, text, whole=True), code_source.host)
-    entries = None if code_source.in_place else gather(root, list_files(root), code_source.limit)
-    if entries is not None and all(item.name != entry for item in entries):
+    collected = None if code_source.in_place else _gather_directory(root, code_source)
+    if collected is not None and all(item.name != entry for item in collected.entries):
         raise BadInput(f"The entry {entry} is ignored by .gitignore or .crucibleignore.", fix="Remove it there.")
     return Payload(
         command=(PYTHON, entry, *code_source.command_arguments),
         environment=choice.environment,
         source=source,
-        entries=entries,
+        entries=collected.entries if collected is not None else None,
         in_place=str(root) if code_source.in_place else None,
-        notes=(*choice.notes, *syntax_note(text, entry), *(_special_note(root) if entries is not None else ())),
+        notes=(*choice.notes, *syntax_note(text, entry), *(_special_note(root) if collected is not None else ())),
+        sent=collected.about if collected is not None else "",
+        left_out=collected.left_out if collected is not None else (),
     )
+
+
+def _gather_directory(root: Path, code_source: CodeSource) -> Sendable:
+    """Return the files of the folder that are not ignored, and what --include adds, without secrets.
+
+    A pattern is relative to the folder; what matches nothing in a copy, such as a clone, to where the user stands.
+    """
+    is_copy = code_source.scratch is not None and root.is_relative_to(code_source.scratch.resolve())
+    inside = [pattern for pattern in code_source.include if not is_copy or matches_any(root, pattern)]
+    local = [pattern for pattern in code_source.include if pattern not in inside]
+    files = list_files(root)
+    included = expand_includes(root, inside)
+    only = None if files is None else (*files, *included)
+    entries = gather(root, only, code_source.limit)
+    found = without_secrets(root, entries, list_tracked(root), named_by(root, inside))
+    added = gather_included(code_source.folder, local, code_source.limit)
+    merged = {entry.name: entry for entry in (*added.entries, *found.entries)}
+    about = "" if is_copy else f"the {'folder' if files is None else 'git work tree'} {root}"
+    return Sendable(tuple(merged.values()), (*found.left_out, *added.left_out), about)
 
 
 def _named_folder(root: Path, label: str) -> str:

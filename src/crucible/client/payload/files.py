@@ -6,12 +6,12 @@ import ast
 import io
 import os
 import tokenize
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath, PurePosixPath
 
 from crucible.client.payload.base import not_found
-from crucible.client.payload.git_state import list_files
+from crucible.client.payload.git_state import list_files, list_tracked
 from crucible.client.payload.secret_files import is_secret_name, looks_secret
 from crucible.core.compute.resources import format_memory
 from crucible.core.errors import BadInput
@@ -127,6 +127,23 @@ def without_secrets(
         else:
             kept.append(entry)
     return Sendable(tuple(kept), tuple(left_out))
+
+
+def gather_included(folder: Path, patterns: Sequence[str], limit: int) -> Sendable:
+    """Return what the patterns match in `folder`, where the user stands."""
+    root = folder.resolve()
+    names = expand_includes(root, patterns)
+    if not names:
+        return Sendable(())
+    return without_secrets(root, gather(root, names, limit), list_tracked(root), named_by(root, patterns))
+
+
+def matches_any(root: Path, pattern: str) -> bool:
+    """Return whether the pattern matches anything below `root`."""
+    try:
+        return not pattern.startswith("..") and bool(_glob(root, pattern))
+    except (ValueError, NotImplementedError):
+        return False
 
 
 def named_by(root: Path, patterns: Iterable[str], start: Path | None = None) -> frozenset[str]:

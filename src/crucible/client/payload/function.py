@@ -18,8 +18,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from crucible.client.payload.base import CodeSource, Payload, refuse_entry
-from crucible.client.payload.files import expand_includes, gather, read_code
-from crucible.client.payload.git_state import git_state
+from crucible.client.payload.files import expand_includes, gather, named_by, read_code, without_secrets
+from crucible.client.payload.git_state import git_state, list_tracked
 from crucible.client.payload.imports import local_imports
 from crucible.client.request.declarations import Code
 from crucible.client.request.pythons import choose_environment
@@ -75,7 +75,8 @@ def from_function(function: Callable[..., object], code_source: CodeSource) -> P
     head = _extract_function(plain, file) if module == "__main__" else _import_function(plain, root, file)
     script = head + _CALL.format(arguments=arguments, name=plain.__name__, result=RESULT)
     names = (*local_imports(root, head), *expand_includes(root, code_source.include))
-    more = [entry for entry in gather(root, names, code_source.limit) if entry.name != NAME] if names else []
+    entries = [entry for entry in gather(root, names, code_source.limit) if entry.name != NAME] if names else []
+    more = without_secrets(root, entries, list_tracked(root), named_by(root, code_source.include))
     entry = file.relative_to(root).as_posix()
     choice = choose_environment(code_source.python, Code(root, entry, read_code(file, str(file))), code_source.host)
     state = git_state(root, (entry, *names))
@@ -83,8 +84,9 @@ def from_function(function: Callable[..., object], code_source: CodeSource) -> P
         command=(PYTHON, NAME),
         environment=choice.environment,
         source=state.source(SourceKind.CODE, file),
-        entries=(Entry.of_bytes(NAME, script.encode()), *more),
+        entries=(Entry.of_bytes(NAME, script.encode()), *more.entries),
         notes=choice.notes,
+        left_out=more.left_out,
     )
 
 

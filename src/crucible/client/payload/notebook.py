@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from crucible.client.payload.base import CodeSource, Payload, refuse_entry
-from crucible.client.payload.files import expand_includes, gather, read_bytes, syntax_note
-from crucible.client.payload.git_state import git_state
+from crucible.client.payload.files import expand_includes, gather, named_by, read_bytes, syntax_note, without_secrets
+from crucible.client.payload.git_state import git_state, list_tracked
 from crucible.client.payload.imports import local_imports
 from crucible.client.request.declarations import Code
 from crucible.client.request.pythons import choose_environment
@@ -51,14 +51,16 @@ def from_notebook(label: str, code_source: CodeSource) -> Payload:
             fix="Leave out --in-place; add the files it needs with --include.",
         )
     names = (*local_imports(root, code), *expand_includes(root, code_source.include))
-    more = [entry for entry in gather(root, names, code_source.limit) if entry.name != name] if names else []
+    entries = [entry for entry in gather(root, names, code_source.limit) if entry.name != name] if names else []
+    more = without_secrets(root, entries, list_tracked(root), named_by(root, code_source.include))
     state = git_state(root, (path.name, *names))
     return Payload(
         command=(PYTHON, name, *code_source.command_arguments),
         environment=choice.environment,
         source=state.source(SourceKind.NOTEBOOK, path),
-        entries=(Entry.of_bytes(name, code.encode()), *more),
+        entries=(Entry.of_bytes(name, code.encode()), *more.entries),
         notes=(*choice.notes, *_install_note(cells), *syntax_note(code, label)),
+        left_out=more.left_out,
     )
 
 

@@ -12,6 +12,7 @@ from crucible.client.payload.files import (
     decode_code,
     expand_includes,
     gather,
+    gather_included,
     named_by,
     read_code,
     syntax_note,
@@ -141,13 +142,10 @@ def from_code(code: str, code_source: CodeSource, *, label: str = "The code") ->
     refuse_entry(label, code_source)
     text = decode_code(code.encode("utf-8", errors="surrogateescape"), label)
     choice = choose_environment(code_source.python, Code(text=text), code_source.host)
-    names = expand_includes(code_source.folder, code_source.include)
-    if CODE_FILE in names:
+    added = gather_included(code_source.folder, code_source.include, code_source.limit)
+    if any(entry.name == CODE_FILE for entry in added.entries):
         raise BadInput(f"--include brings a {CODE_FILE}, and the code is sent under that name.", fix="Rename the file.")
-    entries = None
-    if not code_source.in_place:
-        more = gather(code_source.folder, names, code_source.limit) if names else ()
-        entries = (Entry.of_bytes(CODE_FILE, text.encode()), *more)
+    entries = None if code_source.in_place else (Entry.of_bytes(CODE_FILE, text.encode()), *added.entries)
     start = (PYTHON, "-c", text) if code_source.in_place else (PYTHON, CODE_FILE)
     return Payload(
         command=(*start, *code_source.command_arguments),
@@ -156,6 +154,7 @@ def from_code(code: str, code_source: CodeSource, *, label: str = "The code") ->
         entries=entries,
         in_place=str(code_source.folder) if code_source.in_place else None,
         notes=(*choice.notes, *syntax_note(text, label)),
+        left_out=added.left_out if entries else (),
     )
 
 
@@ -169,7 +168,8 @@ def from_shell(command: str, code_source: CodeSource) -> Payload:
         raise BadInput("The shell command is empty.", fix="Write it like --shell 'make train'.")
     arguments = code_source.command_arguments
     choice = choose_environment(code_source.python, Code(), code_source.host)
-    entries = None if code_source.in_place else _shell_entries(code_source)
+    added = gather_included(code_source.folder, code_source.include, code_source.limit)
+    entries = None if code_source.in_place or not code_source.include else added.entries
     state = git_state(code_source.folder) if code_source.in_place or entries else None
     return Payload(
         command=(SHELL, "-c", command, *(("sh", *arguments) if arguments else ())),
@@ -178,9 +178,5 @@ def from_shell(command: str, code_source: CodeSource) -> Payload:
         entries=entries,
         in_place=str(code_source.folder) if code_source.in_place else None,
         notes=choice.notes,
+        left_out=added.left_out if entries else (),
     )
-
-
-def _shell_entries(code_source: CodeSource) -> tuple[Entry, ...] | None:
-    names = expand_includes(code_source.folder, code_source.include)
-    return gather(code_source.folder, names, code_source.limit) if names else None
