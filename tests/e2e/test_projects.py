@@ -99,3 +99,18 @@ def test_it_starts_where_the_user_stands(terminal: Terminal, clone: Path) -> Non
     assert (done.returncode, done.stdout) == (0, "tools show.py x\n"), done.stderr
     done = terminal.run("run", "tools/show.py", cwd=clone)
     assert (done.returncode, done.stdout) == (0, "work tools/show.py\n"), done.stderr
+
+
+def test_folders_of_the_job_are_expanded_in_its_arguments(terminal: Terminal) -> None:
+    terminal.write(show="import os, sys\nprint([word == os.environ['CRUCIBLE_OUTPUT_DIR'] for word in sys.argv[1:]])\n")
+    done = terminal.run("run", "show.py", "--", "{outputs}", "$CRUCIBLE_OUTPUT_DIR", "{data}")
+    assert (done.returncode, done.stdout) == (0, "[True, True, False]\n"), done.stderr
+
+
+def test_a_missing_file_ends_with_the_command_that_sends_it(terminal: Terminal, clone: Path) -> None:
+    (clone / "hidden.bin").write_text("x")
+    (clone / "read.py").write_text("import sys\nopen(''.join(['hid', 'den.bin']))\n")
+    done = terminal.run("run", "read.py", cwd=clone)
+    assert done.returncode == 1
+    assert "Send it: crucible run read.py --include hidden.bin" in done.stderr
+    assert terminal.run("run", "read.py", "--include", "hidden.bin", cwd=clone).returncode == 0

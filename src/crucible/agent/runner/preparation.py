@@ -12,6 +12,7 @@ from crucible.agent.host.bootstrap import AssignmentFile
 from crucible.agent.link.backoff import Backoff
 from crucible.agent.link.channel import Channel
 from crucible.agent.link.connection import Refused, Unreachable
+from crucible.agent.process.arguments import expand_arguments
 from crucible.agent.process.environment import job_environment
 from crucible.agent.python.environment import EnvironmentBuilder, find_uv
 from crucible.agent.python.pythons import Pythons
@@ -74,7 +75,7 @@ def prepare(
     env = job_environment(assignment, folder, chosen.python, host_env, machine_has_gpus, cpus)
     env.update(secrets)
     first, *rest = assignment.command
-    command = (chosen.python if first == PYTHON else first, *rest)
+    command = expand_arguments((chosen.python if first == PYTHON else first, *rest), env)
     start = start_folder(code, assignment.workdir)
     return PreparedJob(command, start, env, chosen.python, chosen.about, tuple(secrets.values()))
 
