@@ -120,6 +120,8 @@ def planted(folder: Path, git: Git, trap: Trap, tmp_path: Path) -> Path:
 def test_nothing_that_a_folder_names_is_run(planted: Path, ask: Ask, trap: Trap) -> None:
     state = git_state(planted)
     payload = make_payload(".", ask())
+    script = make_payload("main.py", ask())
+    assert "module/a.txt" in {entry.name for entry in script.entries or ()}
     assert "main.py" in (list_files(planted) or ())
     assert trap.ran == set()
     assert state.dirty

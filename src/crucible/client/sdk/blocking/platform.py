@@ -137,7 +137,7 @@ class SyncMLPlatform:
         """Return the code or model to send, and the fields with what a model adds; warn of what is left out."""
         limited = replace(source, scratch=scratch, limit=self._settings.bundle_limit.value)
         payload, fields = build_payload(limited, fields)
-        for note in payload.notes:
+        for note in (*payload.left_out, *payload.notes):
             warnings.warn(note, stacklevel=5)
         return payload, fields
 
