@@ -91,7 +91,7 @@ class Reconciler:
     async def _sweep_safely(self, job: str) -> None:
         """Sweep one job. A failure is logged and the job is postponed, so that it does not stop the others."""
         try:
-            self._offers.request(await self._writer.write(lambda unit: self._sweep(unit, job)))
+            self._offers.fetch_in_background(await self._writer.write(lambda unit: self._sweep(unit, job)))
         except Exception:
             log.exception("a job could not be looked at", job=job)
             due_at = self._ports.clock.now() + POSTPONE_SECONDS

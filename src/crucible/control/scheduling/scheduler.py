@@ -124,7 +124,9 @@ class Scheduler:
         failures = waiting_job(elsewhere, unit.now).failures
         return any(
             isinstance(decision, Start)
-            and all(failures.get(OfferKind.of(grant.offer), _NO_FAILURES).retry_at == 0 for grant in decision.grants)
+            and all(
+                failures.get(OfferKind.from_offer(grant.offer), _NO_FAILURES).retry_at == 0 for grant in decision.grants
+            )
             for decision in schedule(self._reader.of_jobs(unit.conn, [elsewhere], unit.now))
         )
 
