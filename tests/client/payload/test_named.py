@@ -205,6 +205,9 @@ def test_an_argument_that_is_only_where_the_user_stands_is_listed(gpt: Path, ask
         "open('a\\0b')",
         "open('x' * -1)\nopen(b'x')\nopen(3)",
         "import first",
+        "z = " + " + ".join(["y"] * 900),
+        "z = " + " / ".join(["y"] * 900),
+        "\n".join(f"open('a{number}')" for number in range(20_000)),
     ],
 )
 def test_hostile_code_is_read_in_bounded_time(gpt: Path, code: str) -> None:

@@ -11,6 +11,7 @@ from pathlib import PurePosixPath
 
 MAX_TEXT = 4096
 _MAX_DEPTH = 40
+_MAX_BEGINNING = 8
 
 
 class Unknown:
@@ -63,7 +64,7 @@ def call_name(node: ast.Call) -> str:
     return getattr(node.func, "attr", None) or getattr(node.func, "id", None) or ""
 
 
-def known_beginning(node: ast.expr, scope: Mapping[str, object]) -> object:
+def known_beginning(node: ast.expr, scope: Mapping[str, object], depth: int = 0) -> object:
     """Return the constant folder that a path of otherwise unknown parts begins with, or UNKNOWN."""
     if isinstance(node, ast.Call) and call_name(node) in _JOINS | _PATHS:
         parts: list[ast.expr] = list(node.args)
@@ -72,7 +73,8 @@ def known_beginning(node: ast.expr, scope: Mapping[str, object]) -> object:
         return _joined([fold(part, scope) for part in parts])
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
         left = fold(node.left, scope)
-        return known_beginning(node.left, scope) if left is UNKNOWN else left
+        nested = left is UNKNOWN and depth < _MAX_BEGINNING
+        return known_beginning(node.left, scope, depth + 1) if nested else left
     if isinstance(node, ast.JoinedStr | ast.BinOp):
         text = _leading_text(node, scope)
         return text.rpartition("/")[0] or UNKNOWN
@@ -88,10 +90,10 @@ def _joined(values: Sequence[object]) -> object:
     return os.path.join(*known) if known else UNKNOWN
 
 
-def _leading_text(node: ast.expr, scope: Mapping[str, object]) -> str:
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+def _leading_text(node: ast.expr, scope: Mapping[str, object], depth: int = 0) -> str:
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add) and depth < _MAX_BEGINNING:
         left = fold(node.left, scope)
-        return left if isinstance(left, str) else _leading_text(node.left, scope)
+        return left if isinstance(left, str) else _leading_text(node.left, scope, depth + 1)
     text = ""
     for part in node.values if isinstance(node, ast.JoinedStr) else ():
         value = fold(part.value if isinstance(part, ast.FormattedValue) else part, scope)

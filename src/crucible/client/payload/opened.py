@@ -25,6 +25,8 @@ from crucible.client.payload.constants import (
 _MAX_MODULES = 200
 _MAX_SOURCE = 2_000_000
 _MAX_DEPTH = 60
+_MAX_STEPS = 200_000
+"""Statements and expressions that are followed. Of a longer program only a part is read."""
 
 _OUTPUT = re.compile(
     r"(^|_)(out|outputs?|saved?|logs?|logdir|work|results?|runs?|dest|tmp|temp|cached?|ckpts?|checkpoints?)(_|$)"
@@ -80,6 +82,10 @@ def find_opened(entry: Path, text: str, arguments: Sequence[str], start: Path) -
     return reader.opened
 
 
+class _TooLong(Exception):
+    """The program has more statements and expressions than are followed."""
+
+
 @dataclass
 class _Program:
     """The modules of one program. Paths are relative to `start`, where it begins."""
@@ -90,6 +96,7 @@ class _Program:
     opened: Opened = field(default_factory=Opened)
     modules: dict[str, Scope] = field(default_factory=dict)
     options: dict[str, object] = field(default_factory=dict)
+    steps: int = 0
 
     def read(self, file: Path, text: str, name: str) -> Scope:
         scope: Scope = {"__file__": str(file), "__name__": name}
@@ -99,9 +106,15 @@ class _Program:
             if name == "__main__" or not self.options:
                 self.options.update(_argparse_options(tree, self.arguments))
             _Module(self, scope).run(tree.body)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
+        except (SyntaxError, ValueError, RecursionError, MemoryError, _TooLong):
             pass
         return scope
+
+    def step(self) -> None:
+        """Count a step. Raises _TooLong."""
+        self.steps += 1
+        if self.steps > _MAX_STEPS:
+            raise _TooLong
 
     def module(self, name: str) -> Scope | None:
         """Return the names of a module of the script's folder, which is read if it was not; None for others."""
@@ -167,6 +180,7 @@ class _Module:
             self.program.configure(self.scope, _Module(self.program, self.scope, self.later, self.depth + 1))
 
     def _statement(self, node: ast.stmt) -> None:
+        self.program.step()
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef():
                 self.later.append(node)
@@ -276,6 +290,7 @@ class _Module:
 
     def _expression(self, node: ast.expr, assigned: str = "") -> None:
         """Note the largest constant paths in an expression, and what calls do with them."""
+        self.program.step()
         if isinstance(node, ast.Call):
             self._call(node, assigned)
             return
