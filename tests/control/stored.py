@@ -267,7 +267,7 @@ def check_job(before: World, fact: Fact, step: Step) -> None:
 
 
 def said_gone(machine: Machine, told: list[f.MachineFact]) -> bool:
-    """Whether its place made nothing, or said twice that it is gone, or twice that it never came to be."""
+    """Whether its provider made nothing, said twice that it is gone or never was, or a person declared it lost."""
     match told[-1]:
         case f.LaunchRefused():
             return machine.up_at is None and machine.claimed_by is None
@@ -276,6 +276,8 @@ def said_gone(machine: Machine, told: list[f.MachineFact]) -> bool:
         case f.FoundNothing():
             unsettled = machine.state is MachineState.RELEASING and not machine.launch_settled
             return unsettled and _count(told, f.FoundNothing, (f.HostSeen, f.LaunchSent, f.LaunchLost)) >= 2
+        case f.DeclaredLost():
+            return True
         case _:
             return False
 

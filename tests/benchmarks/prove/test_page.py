@@ -79,7 +79,7 @@ def test_links_lead_to_files_and_the_tests_named_are_in_them(page: Path) -> None
 
 def test_the_planted_bugs_read_are_those_that_are_planted() -> None:
     there: dict[str, tuple[str, ...]] = {}
-    for bug in (*all_planted.ALL, *all_planted.NOT_MET):
+    for bug in all_planted.ALL:
         there[bug.seen] = (*there.get(bug.seen, ()), bug.name)
     assert planted(ROOT) == there
 

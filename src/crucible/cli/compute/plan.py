@@ -289,7 +289,7 @@ def confirm_cost(cli: CommandContext, plan: PlanView, request: PlanRequest, *, y
                 plan.why or "It would cost more than allowed.", fix=RAISE_IT, rejected=_rejections(plan)
             )
         if plan.why and _is_refused(plan):
-            raise RefusedByPolicy(plan.why, rejected=_rejections(plan))
+            raise RefusedByPolicy(plan.why, fix="`crucible backends` lists all backends.", rejected=_rejections(plan))
         raise NoCapacity(plan.why or "No backend can run it.", fix=_suggest_fix(plan), rejected=_rejections(plan))
     for line in (*format_choice(plan), *format_fallback(plan, request)):
         cli.out.say(line)
