@@ -161,6 +161,23 @@ time.sleep(60)
     poll((machine.folder() / "done").exists)
 
 
+def test_a_successor_without_the_secrets_stores_no_small_file(machine: Machine, control: AgentsServer) -> None:
+    text = """
+import os, time
+open("config.txt", "w").write(os.environ["TOKEN"])
+open("weights.bin", "wb").write(bytes(2_000_000))
+print("written", flush=True)
+time.sleep(60)
+"""
+    machine.run(script(text, secrets={"TOKEN": "TOKEN"}))
+    control.wait_output(A1, b"written")
+    control.faults.refuse("*/secrets", times=ALWAYS)
+    os.kill(machine.runner().pid, 9)
+    control.wait_for(A1, MessageKind.ENDED, 60)
+    assert list(control.attempts[A1].artifacts) == ["weights.bin"]
+    assert any("small files of the working directory were not stored: 1" in note for note in control.attempts[A1].notes)
+
+
 def test_a_host_and_a_runner_that_die_before_the_start_lose_nothing(machine: Machine, control: AgentsServer) -> None:
     control.faults.refuse("*/secrets", times=ALWAYS)
     machine.run(script("import os; print('it is', os.environ['TOKEN'])", secrets={"TOKEN": "TOKEN"}))

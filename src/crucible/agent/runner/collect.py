@@ -12,7 +12,7 @@ from pathlib import Path
 from crucible.agent.link.channel import Channel
 from crucible.agent.link.reporter import Reporter
 from crucible.agent.runner.attempt_folder import AttemptFolder
-from crucible.agent.runner.output_files import MAX_FILES, OutputStorer, StoredFile, files_below
+from crucible.agent.runner.output_files import MAX_FILES, MAX_SEARCHED, OutputStorer, StoredFile, files_below
 from crucible.agent.runner.work_files import MAX_ENTRIES, ChangedFiles, StagedFiles
 from crucible.wire.documents.desired import Assignment
 from crucible.wire.documents.messages import MessageKind
@@ -37,7 +37,14 @@ class OutputCollector:
         changed = staged.changed(MAX_FILES, self.assignment.outputs) if staged is not None else ChangedFiles()
         if not changed.is_whole:
             self.reporter.note(f"only {MAX_ENTRIES} entries of the working directory were searched for outputs")
-        return storer.store(itertools.chain(files_below(self.folder.outputs), changed.files), changed.others)
+        files = changed.files
+        if redactor is None and self.assignment.secrets:
+            files = tuple(file for file in files if file.path.stat().st_size > MAX_SEARCHED)
+            self.reporter.note(
+                f"small files of the working directory were not stored: {len(changed.files) - len(files)}, because the "
+                "job's secrets, which they are searched for, could not be fetched again"
+            )
+        return storer.store(itertools.chain(files_below(self.folder.outputs), files), changed.others)
 
     def report_result(self) -> None:
         """Send the result; only rank 0 has one."""
