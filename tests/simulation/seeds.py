@@ -16,4 +16,5 @@ BAD: dict[int, str] = {
     91370044: "a dead server's call was on its way when the next server's was refused: gone, and yet it was made",
     34: "the same, where the first call's answer was lost and a list did not show its machine yet",
     16: "a host that ended before its first contact was never started again",
+    837603126: "a provider whose clock is hours behind reported a start before the order: its machine was over at once",
 }

@@ -59,7 +59,7 @@ def test_a_machine_in_a_queue_has_no_times() -> None:
 
 @pytest.mark.parametrize(
     ("reported", "start"),
-    [(None, NOW + 500), (NOW + 300, NOW + 300), (NOW + 999, NOW + 500), (NOW - 80, NOW)],
+    [(None, NOW + 500), (NOW + 300, NOW + 300), (NOW + 999, NOW + 500), (NOW - 80, NOW + 500)],
     ids=["not reported", "reported", "in our future", "before it was ordered"],
 )
 def test_its_clocks_run_from_its_start(reported: float | None, start: float) -> None:

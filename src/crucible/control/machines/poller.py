@@ -138,4 +138,4 @@ def _starts_earlier(machine: Machine, reported: float | None) -> bool:
     """Return whether this start of the machine, or the first sign of it, moves its clocks."""
     if machine.started_at is None:
         return True
-    return reported is not None and max(reported, machine.created_at) < machine.started_at
+    return reported is not None and machine.created_at <= reported < machine.started_at

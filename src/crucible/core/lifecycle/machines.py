@@ -174,11 +174,12 @@ def _queued(machine: Machine, detail: str, now: float) -> Machine:
 def _start(machine: Machine, now: float, reported: float | None = None) -> Machine:
     """Start the clocks of a machine that has left its provider's queue; do nothing if they run.
 
-    `reported` is when the provider says that it started, by its own clock: it counts if it is after the machine's
-    creation and not in the future, and moves clocks back that run since a later time.
+    `reported` is when the provider says that it started, by its own clock. It moves clocks back that run since a later
+    time. Before the machine's creation it is no start but a clock that differs from ours, and does not count.
     """
-    at = now if reported is None else min(max(reported, machine.created_at), now)
-    if machine.started_at is not None and (reported is None or at >= machine.started_at):
+    known = reported if reported is not None and reported >= machine.created_at else None
+    at = now if known is None else min(known, now)
+    if machine.started_at is not None and (known is None or at >= machine.started_at):
         return machine
     started = replace(
         machine,
