@@ -36,7 +36,7 @@ class Run:
     notes: list[str] = field(default_factory=list)
     waits: list[float] = field(default_factory=list)
 
-    def store(self, *, may_hold_secrets: bool = True) -> tuple[bool, str]:
+    def store(self, *, asked_for: bool = True) -> tuple[bool, str]:
         channel = self.server
         storer = OutputStorer(
             channel,  # type: ignore[arg-type]
@@ -46,7 +46,7 @@ class Run:
             lambda data: b"s3cret" in data,
         )
         files = files_below(self.folder)
-        return storer.store(replace(file, may_hold_secrets=may_hold_secrets) for file in files)
+        return storer.store(replace(file, asked_for=asked_for) for file in files)
 
 
 @pytest.fixture
@@ -115,14 +115,14 @@ def test_a_file_that_contains_a_secret_is_left_out_and_named(run: Run) -> None:
     (run.folder / "config.json").write_text('{"key": "s3cret"}')
     (run.folder / "s3cret.txt").write_text("harmless")
     assert run.store() == (False, "1 output was not stored: s3cret.txt")
-    assert run.store(may_hold_secrets=False) == (False, "2 outputs were not stored: config.json, s3cret.txt")
+    assert run.store(asked_for=False) == (False, "2 outputs were not stored: config.json, s3cret.txt")
     assert run.notes[1] == "the output 'config.json' was not stored: it contains a secret"
 
 
 def test_a_large_file_is_not_searched_for_secrets(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(output_files, "MAX_SEARCHED", 9)
     (run.folder / "a").write_text("s3cret....")
-    assert run.store(may_hold_secrets=False) == (True, "")
+    assert run.store(asked_for=False) == (True, "")
 
 
 def test_more_files_than_are_kept(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,3 +149,11 @@ def test_notes_about_single_files_are_few(run: Run) -> None:
         (run.folder / f"out{number:02}").symlink_to("/etc/hostname")
     assert run.store() == (False, "30 outputs were not stored: out00, out01, out02, …")
     assert len(run.notes) == MAX_NOTES
+
+
+def test_a_store_that_stays_full_holds_up_only_what_was_asked_for(run: Run) -> None:
+    run.server = failing(*[NoRoom("full")] * (NOTE_AFTER + 2))
+    assert run.store(asked_for=False) == (False, "3 outputs were not stored: a, b, c")
+    assert len(run.waits) == NOTE_AFTER - 1
+    run.server = failing(*[NoRoom("full")] * (NOTE_AFTER + 2))
+    assert run.store() == (True, "")

@@ -28,7 +28,7 @@ class OutputCollector:
     def store(self, channel: Channel) -> tuple[bool, str]:
         """Store the files of the output folder, then what the job made or changed in its working directory.
 
-        Retries forever. Return whether all were stored, and a text about those that were not. Raises Gone.
+        Return whether all were stored, and a text about those that were not. Raises Gone.
         """
         redactor = self.reporter.redactor
         has_secret = redactor.has_secret if redactor is not None else lambda data: False

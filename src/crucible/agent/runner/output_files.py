@@ -33,13 +33,14 @@ _CHUNK = 1024 * 1024
 class OutputFile:
     """A file to store under `name`. If `path` is a link, it must not lead out of `root`.
 
-    `may_hold_secrets`: the job asked to keep it, by writing it to the output folder.
+    `asked_for`: the job wrote it to the output folder. Another file is not stored if it contains a secret, nor if the
+    store stays full: the machine may bill meanwhile.
     """
 
     name: str
     path: Path
     root: Path
-    may_hold_secrets: bool = True
+    asked_for: bool = True
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ class OutputStorer:
     """Returns whether a name or the content of a small file contains a secret."""
 
     def store(self, files: Iterable[OutputFile], others: int = 0) -> tuple[bool, str]:
-        """Store the files in order, retrying forever. Return whether all was stored, and a text about the rest.
+        """Store the files in order, with retries. Return whether all was stored, and a text about the rest.
 
         `others` counts more files, which are left out because there are too many. Raises Gone.
         """
@@ -109,7 +110,7 @@ class OutputStorer:
             sha256, size = _digest(content.fileno())
             if size > room:
                 raise _NotStored(f"the outputs of a job are limited to {MAX_BYTES / 1000**3:g} GB")
-            if not file.may_hold_secrets and size <= MAX_SEARCHED and self.has_secret(content.read()):
+            if not file.asked_for and size <= MAX_SEARCHED and self.has_secret(content.read()):
                 raise _NotStored("it contains a secret")
             backoff = Backoff()
             for failures in itertools.count(1):
@@ -119,6 +120,8 @@ class OutputStorer:
                     break
                 except Unreachable as error:
                     delay.note_failure(file.name, failures, error)
+                    if isinstance(error, NoRoom) and not file.asked_for and delay.is_lasting(failures):
+                        raise _NotStored(f"the store has no room: {error}") from error
                 except Refused as error:
                     if error.status != 401:
                         raise _NotStored(str(error)) from error
@@ -166,12 +169,18 @@ class _DelayNotes:
     def __init__(self, note: Callable[[str], None]) -> None:
         self._note = note
         self._known: set[type[ChannelError]] = set()
+        self._lasts = False
+
+    def is_lasting(self, failures: int) -> bool:
+        """Return whether a full store has stayed full for so many tries, of this file or of one before it."""
+        self._lasts |= failures >= NOTE_AFTER
+        return self._lasts
 
     def note_failure(self, name: str, failures: int, error: ChannelError) -> None:
         lasting = isinstance(error, NoRoom) or failures >= NOTE_AFTER
         if lasting and type(error) not in self._known:
             self._known.add(type(error))
-            self._note(f"the output {name!a} is not stored yet: {error}; retrying until it is")
+            self._note(f"the output {name!a} is not stored yet: {error}; retrying")
 
 
 def _digest(descriptor: int) -> tuple[str, int]:

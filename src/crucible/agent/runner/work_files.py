@@ -88,7 +88,7 @@ class StagedFiles:
                     yield info.st_size, name
 
         smallest = heapq.nsmallest(most, changed())
-        files = tuple(OutputFile(name, self.folder / name, self.folder, may_hold_secrets=False) for _, name in smallest)
+        files = tuple(OutputFile(name, self.folder / name, self.folder, asked_for=False) for _, name in smallest)
         return ChangedFiles(files, count - len(files), scan.is_whole)
 
     def _is_new(self, name: str, info: os.stat_result) -> bool:
